@@ -1,0 +1,58 @@
+"""Anything a user passes → clean float64 arrays, or an error that says what to do.
+
+All input messages about arrays live here; messages about files and columns live in `inputs`.
+"""
+
+from uqeval._check.model import check_alpha, check_labels, check_logits, check_members, check_probs
+from uqeval._check.rows import (
+    MEND,
+    Bit,
+    Float,
+    Int,
+    Nan,
+    check_bits,
+    check_bits_and_weights,
+    check_choice,
+    check_codes,
+    check_lengths,
+    check_level,
+    check_loss,
+    check_rows,
+    check_seed,
+    check_vector,
+    check_weight_values,
+    check_weights,
+    drop_rows,
+    nearest,
+    recode,
+    to_array,
+)
+
+__all__ = [
+    "MEND",
+    "Bit",
+    "Float",
+    "Int",
+    "Nan",
+    "check_alpha",
+    "check_bits",
+    "check_bits_and_weights",
+    "check_choice",
+    "check_codes",
+    "check_labels",
+    "check_lengths",
+    "check_level",
+    "check_logits",
+    "check_loss",
+    "check_members",
+    "check_probs",
+    "check_rows",
+    "check_seed",
+    "check_vector",
+    "check_weight_values",
+    "check_weights",
+    "drop_rows",
+    "nearest",
+    "recode",
+    "to_array",
+]

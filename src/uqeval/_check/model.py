@@ -1,0 +1,144 @@
+"""What a model puts out: labels, probabilities, logits, ensemble members, Dirichlet parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from uqeval._check.rows import Float, Int, numeric, to_array
+from uqeval._errors import InputError
+
+__all__ = ["check_alpha", "check_labels", "check_logits", "check_members", "check_probs"]
+
+ROW_SUM_TOLERANCE = 1e-3  # real files are rounded: 2e-5 is normal, 0.98 is not
+
+
+def check_labels(labels: ArrayLike, classes: int, *, name: str = "labels") -> Int:
+    """Integers 0..K-1."""
+    array = numeric(name, labels)
+    if array.ndim != 1:
+        raise InputError(f"`{name}` has shape {array.shape}. Pass one class index per row: shape (n,).")
+    if array.dtype.kind == "f":
+        bad = np.flatnonzero(~np.isfinite(array) | (array != np.floor(array)))
+        if len(bad):
+            raise InputError(f"`{name}` must be class indices 0..{classes - 1}; row {bad[0]} holds {array[bad[0]]:g}.")
+    outside = np.flatnonzero((array < 0) | (array >= classes))
+    if len(outside):
+        row = int(outside[0])
+        raise InputError(
+            f"`{name}` must be class indices 0..{classes - 1} (there are {classes} classes); "
+            f"row {row} holds {int(array[row])} ({len(outside)} such rows)."
+        )
+    return array.astype(np.int64)
+
+
+def check_probs(probs: ArrayLike, *, name: str = "probs", normalize: bool = False, ndim: int = 2) -> Float:
+    """(n, K) probabilities, K ≥ 2; (n,) is the probability of class 1. With ndim=3: (m, n, K) members.
+
+    Values within rounding of [0, 1] are clipped; a row sum further than 1e-3 from 1 is an error.
+    """
+    raw = numeric(name, probs)
+    tolerance = 1e-3 if raw.dtype.kind == "f" and raw.dtype.itemsize < 8 else 1e-6
+    array = raw.astype(np.float64)
+    binary = array.ndim == ndim - 1
+    shape = "(m, n, K) with K ≥ 2 classes, or (m, n)" if ndim == 3 else "(n, K) with K ≥ 2 classes, or (n,)"
+    if array.ndim not in (ndim - 1, ndim) or (not binary and array.shape[-1] < 2):
+        raise InputError(f"`{name}` has shape {array.shape}. Pass {shape}, the probability of class 1.")
+    _reject_missing(name, array)
+    least = float(array.min(initial=0.0))
+    if normalize and not binary and least >= -tolerance:
+        array = np.maximum(array, 0.0)
+        sums = array.sum(axis=-1)
+        if (sums == 0).any():
+            raise InputError(f"`{name}` sums to 0 in row {_row(sums == 0)}, which cannot be normalised.")
+        return array / sums[..., None]
+    off = np.zeros(0) if binary else np.abs(array.sum(axis=-1) - 1)
+    if least < -tolerance or float(array.max(initial=0.0)) > 1 + tolerance:
+        outside = (array < -tolerance) | (array > 1 + tolerance)
+        place = np.unravel_index(int(outside.argmax()), array.shape)
+        looks = binary or bool((off > ROW_SUM_TOLERANCE).mean() > 0.5)
+        if not looks:
+            hint = "Probabilities lie in [0, 1]."
+        elif not binary and least >= 0:
+            hint = "These look like counts (pass normalize=True) or logits (pass them as `logits`)."
+        else:
+            hint = "These look like logits: pass them as `logits`, or apply softmax first."
+        row = place[-1] if binary else place[-2]
+        raise InputError(f"`{name}` holds {array[place]:g} in row {row}. {hint}")
+    clipped = np.clip(array, 0.0, 1.0, out=array if array is not raw else None)
+    if least < 0 and not binary:  # what is used must sum to 1
+        off = np.abs(clipped.sum(axis=-1) - 1)
+    if off.max(initial=0.0) > ROW_SUM_TOLERANCE:
+        place = np.unravel_index(int(off.argmax()), off.shape)
+        raise InputError(
+            f"`{name}` does not sum to 1: worst row {place[-1]} sums to {clipped[place].sum():.6g} "
+            f"({int((off > ROW_SUM_TOLERANCE).sum())} rows off by more than {ROW_SUM_TOLERANCE:g}). "
+            f"Pass normalize=True to divide each row by its sum."
+        )
+    return np.stack([1.0 - clipped, clipped], axis=-1) if binary else clipped
+
+
+def check_members(members: Any, *, name: str = "members", logits: bool = False, normalize: bool = False) -> Float:
+    """(m, n, K) from an array or a list of m arrays (n, K)."""
+    if isinstance(members, Sequence) and len(members):
+        parts = [to_array(f"{name}[{i}]", member) for i, member in enumerate(members)]
+        for i, part in enumerate(parts):
+            if part.shape != parts[0].shape:
+                raise InputError(
+                    f"`{name}[{i}]` has shape {part.shape} but `{name}[0]` has {parts[0].shape}. "
+                    f"Every member must predict the same rows and classes."
+                )
+        members = np.stack(parts)
+    if logits:
+        array = check_logits(members, name=name, ndim=3)
+    else:
+        array = check_probs(members, name=name, normalize=normalize, ndim=3)
+    if not len(array):
+        raise InputError(f"`{name}` has no member (shape {array.shape}). Pass at least one.")
+    return array
+
+
+def check_logits(logits: ArrayLike, *, name: str = "logits", ndim: int = 2) -> Float:
+    """(n, K) finite numbers, K ≥ 2; with ndim=3 (m, n, K). -inf (a masked class) is allowed beside a finite one."""
+    array = numeric(name, logits).astype(np.float64)
+    shape = "(m, n, K)" if ndim == 3 else "(n, K)"
+    if array.ndim != ndim or array.shape[-1] < 2:
+        raise InputError(f"`{name}` has shape {array.shape}. Pass {shape} with K ≥ 2 classes.")
+    if np.isnan(array).any():
+        _reject_missing(name, array)
+    top = array.max(axis=-1, initial=-np.inf)
+    if np.isinf(top).any():
+        raise InputError(f"`{name}` has no finite maximum in row {_row(np.isinf(top))}. Pass finite logits.")
+    return array
+
+
+def check_alpha(alpha: ArrayLike, *, name: str = "alpha") -> Float:
+    """(n, K) Dirichlet parameters above 0, K ≥ 2."""
+    array = numeric(name, alpha).astype(np.float64)
+    if array.ndim != 2 or array.shape[-1] < 2:
+        raise InputError(f"`{name}` has shape {array.shape}. Pass (n, K) with K ≥ 2 classes.")
+    _reject_missing(name, array)
+    bad = (array <= 0).any(axis=-1)
+    if bad.any():
+        row = int(bad.argmax())
+        raise InputError(
+            f"`{name}` must be above 0; row {row} holds {array[row].min():g} ({int(bad.sum())} such rows). "
+            f"Evidence e ≥ 0 becomes alpha = e + 1."
+        )
+    return array
+
+
+def _reject_missing(name: str, array: Float) -> None:
+    if not np.isfinite(array).all():
+        bad = np.asarray(~np.isfinite(array).all(axis=-1) if array.ndim > 1 else ~np.isfinite(array))
+        raise InputError(
+            f"`{name}` has NaN or infinity in {int(bad.sum())} rows (first at row {_row(bad)}). "
+            f"Drop or mend those rows."
+        )
+
+
+def _row(bad: NDArray[np.bool_]) -> int:
+    return int(np.unravel_index(int(bad.argmax()), bad.shape)[-1])

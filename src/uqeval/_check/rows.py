@@ -1,0 +1,319 @@
+"""One entry per row: scores, errors, losses, weights, clusters; and the small options."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from uqeval._errors import InputError, UQWarning
+
+__all__ = [
+    "check_bits",
+    "check_choice",
+    "check_codes",
+    "check_lengths",
+    "check_level",
+    "check_loss",
+    "check_rows",
+    "check_seed",
+    "check_vector",
+    "check_weight_values",
+    "check_weights",
+    "drop_rows",
+    "nearest",
+    "numeric",
+    "recode",
+    "to_array",
+]
+
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
+Bit = NDArray[np.uint8]
+Nan = Literal["raise", "omit"]
+
+_EXACT_INT = 2**53
+MEND = "Drop or mend those rows."  # where there is no nan= option
+
+
+def to_array(name: str, value: Any) -> NDArray[Any]:
+    """A NumPy array from NumPy, pandas, Polars, Arrow, lists, or PyTorch/JAX/CuPy tensors."""
+    if isinstance(value, np.ma.MaskedArray):
+        if np.ma.is_masked(value):
+            value = np.ma.filled(value.astype(np.float64), np.nan)
+        return np.asarray(value)
+    if isinstance(value, np.ndarray):
+        return value
+    if value is None:
+        raise InputError(f"`{name}` is missing (None). Pass an array with one entry per row.")
+    if hasattr(value, "detach"):  # torch: leave the graph and the card; NumPy has no bfloat16
+        value = value.detach().cpu()
+        value = value.float() if str(value.dtype) == "torch.bfloat16" else value
+        return np.asarray(value)
+    if type(value).__module__.startswith("cupy"):
+        return np.asarray(value.get())
+    if isinstance(value, str | bytes | dict) or np.isscalar(value):
+        raise InputError(f"`{name}` is {value!r}. Pass an array with one entry per row.")
+    try:
+        array = np.asarray(value)
+    except (ValueError, TypeError) as error:
+        raise InputError(f"`{name}` is not a rectangular array ({error}). Give every row the same length.") from None
+    if array.dtype == object:
+        array = _from_objects(name, value, array)
+    return array
+
+
+def _from_objects(name: str, value: Any, array: NDArray[Any]) -> NDArray[Any]:
+    """Numbers hidden in an object array (None and pandas' NA become NaN); strings stay as they are."""
+    gaps = [item is None or str(item) == "<NA>" or item != item for item in array.flat]
+    missing = np.array(gaps, dtype=np.bool_).reshape(array.shape)
+    if missing.any():
+        array = array.copy()
+        array[missing] = np.nan
+    # float64 would read the strings "007" and "7" as the same number.
+    if any(isinstance(item, str) for item in array.flat):
+        kinds = sorted({type(item).__name__ for item in array[~missing].flat})
+        if kinds == ["str"] and not missing.any():
+            return array
+        if kinds == ["str"]:
+            row = np.argwhere(missing)[0][0]
+            raise InputError(f"`{name}` has {int(missing.sum())} missing entries (first at row {row}). Fill them in.")
+        raise InputError(f"`{name}` mixes {', '.join(kinds[:4])}. Pass one kind of value, row by row.")
+    try:
+        return array.astype(np.float64)
+    except (ValueError, TypeError):
+        kinds = sorted({type(item).__name__ for item in array.flat})
+        raise InputError(f"`{name}` mixes {', '.join(kinds[:4])}. Pass one kind of number, row by row.") from None
+
+
+def numeric(name: str, value: Any) -> NDArray[Any]:
+    array = to_array(name, value)
+    if array.dtype.kind not in "biuf":
+        raise InputError(f"`{name}` holds {array.dtype}, not numbers. Convert it to numbers first.")
+    if array.dtype.kind in "iu" and array.dtype.itemsize == 8 and array.size:
+        low, high = int(array.min()), int(array.max())
+        if low < -_EXACT_INT or high > _EXACT_INT:
+            worst = high if high > _EXACT_INT else low
+            raise InputError(
+                f"`{name}` holds the integer {worst}, which float64 cannot tell from its neighbours. "
+                f"Subtract a constant or rank the values first."
+            )
+    return array
+
+
+def check_vector(
+    name: str,
+    value: ArrayLike,
+    *,
+    finite: bool = True,
+    missing: bool = False,
+    hint: str = 'Drop those rows or pass nan="omit".',
+) -> Float:
+    """A (n,) float64 array; NaN is an error unless `missing`, infinity unless `finite` is False."""
+    if type(value) is np.ndarray and value.dtype == np.float64 and value.ndim == 1:
+        array: Float = value
+    else:
+        raw = numeric(name, value)
+        if raw.ndim == 2 and raw.shape[1] == 1:
+            raise InputError(f"`{name}` has shape {raw.shape}. Pass it with shape ({raw.shape[0]},): {name}.ravel().")
+        if raw.ndim != 1:
+            raise InputError(f"`{name}` has shape {raw.shape}. Pass one number per row: shape (n,).")
+        array = raw.astype(np.float64)
+    if not np.isfinite(array).all():
+        bad = np.isnan(array)
+        if bad.any() and not missing:
+            rows = np.flatnonzero(bad)
+            raise InputError(f"`{name}` has {len(rows)} NaN (first at row {rows[0]}). {hint}")
+        if finite and (infinite := np.isinf(array)).any():
+            rows = np.flatnonzero(infinite)
+            raise InputError(
+                f"`{name}` has {len(rows)} infinite values (first at row {rows[0]}: {array[rows[0]]}). "
+                f"Replace them by finite numbers."
+            )
+    return array
+
+
+def check_lengths(**arrays: NDArray[Any] | None) -> int:
+    """The common number of rows, at least 2."""
+    lengths = {name: len(array) for name, array in arrays.items() if array is not None}
+    (first, n), *rest = lengths.items()
+    for name, length in rest:
+        if length != n:
+            raise InputError(f"`{name}` has {length} rows but `{first}` has {n}. Pass one entry per row in both.")
+    if n < 2:
+        raise InputError(f"`{first}` has {n} row{'s' * (n != 1)}. Ranking needs at least 2.")
+    return n
+
+
+def check_bits(name: str, array: Float) -> Bit:
+    bits = array != 0
+    if not np.array_equal(array, bits):
+        row = int(np.flatnonzero(array != bits)[0])
+        raise InputError(
+            f"`{name}` must be 0 (right) or 1 (wrong); row {row} holds {array[row]:g}. "
+            f"For a continuous loss use uq_c_index, aurc, augrc, auarc or prr."
+        )
+    return bits.view(np.uint8)
+
+
+def check_loss(name: str, array: Float) -> Float:
+    """A loss in [0, 1]: what the selective metrics accept in place of 0/1 errors."""
+    bad = np.flatnonzero((array < 0) | (array > 1))
+    if len(bad):
+        raise InputError(
+            f"`{name}` must lie in [0, 1]; row {bad[0]} holds {array[bad[0]]:g} ({len(bad)} such rows). "
+            f"Rescale the loss, or use uq_c_index, which needs its order only."
+        )
+    return array
+
+
+def check_weight_values(weights: Float) -> Float | None:
+    """None where all weights are equal: then the unweighted, exact path applies."""
+    if len(weights) == 0:
+        return None
+    low, high = weights.min(), weights.max()
+    if low < 0:
+        row = int(weights.argmin())
+        raise InputError(f"`weights` must be ≥ 0; row {row} holds {low:g}. Remove or correct those rows.")
+    if high == 0:
+        raise InputError("`weights` are all zero. Give at least two rows a positive weight.")
+    return None if low == high else weights
+
+
+def check_weights(weights: ArrayLike, n: int) -> tuple[Float | None, NDArray[np.bool_] | None]:
+    """(weights, rows to keep): rows of weight 0 go (None: all stay), equal weights come back as None."""
+    w = check_vector("weights", weights)
+    if len(w) != n:
+        raise InputError(f"`weights` has {len(w)} rows but the data have {n}. Pass one weight per row.")
+    checked = check_weight_values(w)
+    if checked is None or (keep := checked > 0).all():
+        return checked, None
+    if (left := int(keep.sum())) < 2:
+        raise InputError(f"Only {left} row has a positive weight. At least 2 are needed.")
+    return check_weight_values(np.ascontiguousarray(checked[keep])), keep
+
+
+def check_bits_and_weights(
+    name: str, value: ArrayLike, weights: ArrayLike | None, *, beside: dict[str, Float] | None = None
+) -> tuple[Bit, Float | None, NDArray[np.bool_] | None]:
+    """(0/1 rows, weights, rows kept) for the metrics that need no score; `beside` must have the same length."""
+    bits = check_bits(name, check_vector(name, value, hint=MEND))
+    check_lengths(**(beside or {}), **{name: bits})
+    if weights is None:
+        return bits, None, None
+    w, keep = check_weights(weights, len(bits))
+    return bits if keep is None else bits[keep], w, keep
+
+
+def drop_rows(keep: NDArray[np.bool_], *arrays: NDArray[Any] | None) -> list[Any]:
+    """Every array (n first) without the rows that are not kept."""
+    return [None if array is None else np.ascontiguousarray(array[keep]) for array in arrays]
+
+
+def check_rows(
+    score: ArrayLike,
+    target: ArrayLike,
+    weights: ArrayLike | None = None,
+    *,
+    kind: Literal["error", "loss01", "loss"],
+    name: str | None = None,
+    clusters: ArrayLike | None = None,
+    nan: Nan = "raise",
+) -> tuple[Float, NDArray[Any], Float | None, Int | None]:
+    """Clean (score, target, weights, clusters) for the metrics that rank rows.
+
+    `kind` says what the target is: a 0/1 error, a loss in [0, 1], or any loss. Errors come back as uint8,
+    and so does a loss in [0, 1] that holds only 0 and 1.
+    Rows of weight 0 are dropped; equal weights come back as None.
+    """
+    name = name or ("error" if kind != "loss" else "loss")
+    omit = check_choice("nan", nan, ("raise", "omit")) == "omit"
+    s = check_vector("score", score, finite=False, missing=omit)
+    # A bool array is the common form of `error`; its bits need no look.
+    if kind == "error" and type(target) is np.ndarray and target.dtype == np.bool_ and target.ndim == 1:
+        t: NDArray[Any] = target.view(np.uint8)
+    else:
+        t = check_vector(name, target, finite=kind != "loss", missing=omit)
+    w = None if weights is None else check_vector("weights", weights, missing=omit)
+    g = None if clusters is None else check_codes("clusters", clusters)[0]
+    if len(s) != len(t) or len(s) < 2 or w is not None or g is not None:
+        check_lengths(score=s, **{name: t}, weights=w, clusters=g)
+    if omit:
+        keep = ~(np.isnan(s) | np.isnan(t.astype(np.float64)))
+        keep = keep if w is None else keep & ~np.isnan(w)
+        if not keep.all():
+            warnings.warn(f"{int((~keep).sum())} rows with NaN left out.", UQWarning, stacklevel=4)
+            s, t, w, g = drop_rows(keep, s, t, w, g)
+            g = recode(g)
+    if t.dtype != np.uint8:
+        if kind == "error":
+            t = check_bits(name, t)
+        elif kind == "loss01":
+            t = check_loss(name, t)
+            t = bits.view(np.uint8) if np.array_equal(t, bits := t != 0) else t
+    if w is not None:
+        w, kept = check_weights(w, len(s))
+        if kept is not None:
+            s, t, g = drop_rows(kept, s, t, g)
+            g = recode(g)
+    if len(s) < 2:
+        raise InputError(f"Only {len(s)} row is left after dropping NaN and zero weights. Ranking needs at least 2.")
+    if np.isinf(s[0]) or not np.isfinite(s).all():
+        count = int(np.isinf(s).sum())
+        warnings.warn(f"`score` has {count} infinite values; they rank first or last and tie.", UQWarning, stacklevel=4)
+    return s, t, w, g
+
+
+def recode(codes: Int | None) -> Int | None:
+    """Codes 0..G-1 again after rows were dropped: a cluster without rows must not count."""
+    return None if codes is None else np.unique(codes, return_inverse=True)[1].astype(np.int64, copy=False)
+
+
+def check_codes(name: str, value: ArrayLike) -> tuple[Int, NDArray[Any]]:
+    """Clusters, groups: integer codes 0..G-1 and the values that they stand for."""
+    array = to_array(name, value)
+    if array.ndim != 1:
+        raise InputError(f"`{name}` has shape {array.shape}. Pass one entry per row: shape (n,).")
+    if array.dtype.kind == "f" and np.isnan(array).any():
+        rows = np.flatnonzero(np.isnan(array))
+        raise InputError(f"`{name}` has {len(rows)} missing entries (first at row {rows[0]}). Fill them in.")
+    if array.dtype == object:
+        array = array.astype(str)
+    values, codes = np.unique(array, return_inverse=True)
+    return codes.astype(np.int64, copy=False), values
+
+
+def check_level(level: float) -> float:
+    """A confidence level strictly between 0 and 1."""
+    if not isinstance(level, int | float) or not 0 < level < 1:
+        hint = f" Did you mean {level / 100:g}?" if isinstance(level, int | float) and 1 < level < 100 else ""
+        raise InputError(f"`level` must lie strictly between 0 and 1, as 0.95; it is {level!r}.{hint}")
+    return float(level)
+
+
+def nearest(name: object, names: Iterable[str]) -> str:
+    """' Did you mean "…"?', or nothing where no name comes near."""
+    from difflib import get_close_matches
+
+    close = get_close_matches(str(name), list(names), n=1)
+    return f' Did you mean "{close[0]}"?' if close else ""
+
+
+def check_choice(name: str, value: Any, choices: Sequence[str]) -> str:
+    """One of the named choices."""
+    if value not in choices:
+        options = ", ".join(f'"{choice}"' for choice in choices)
+        raise InputError(f"`{name}` must be one of {options}; it is {value!r}.")
+    return str(value)
+
+
+def check_seed(seed: int | np.random.Generator) -> np.random.Generator:
+    """A Generator from an int or a Generator."""
+    if isinstance(seed, np.random.Generator):
+        return seed
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise InputError(f"`seed` must be a non-negative int or a numpy Generator; it is {seed!r}.")
+    return np.random.default_rng(int(seed))
