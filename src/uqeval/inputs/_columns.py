@@ -1,0 +1,254 @@
+"""Which column plays which part: names and patterns in, a plan out.
+
+Knows column names only; the data is read by `frame` and `files`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from typing import NamedTuple, TypedDict
+
+from uqeval._check import nearest
+from uqeval._errors import InputError
+
+__all__ = [
+    "ClassColumns",
+    "ColumnOptions",
+    "Columns",
+    "Plan",
+    "listed",
+    "nearest",
+    "plan_columns",
+    "repeated",
+]
+
+Names = str | Sequence[str] | None
+
+# Roles that one column plays; the rest are patterns.
+SINGLE = ("label", "pred", "error", "loss", "weight", "cluster", "group", "id")
+_NEEDED = (
+    "One needs `label` and the model's output (prob_<class>, logit_<class> or member<i>_prob_<class>), "
+    "or score_<name> and one of `error`, `loss`"
+)
+
+
+class ColumnOptions(TypedDict, total=False):
+    """The options of `Columns`, for signatures."""
+
+    label: str | None
+    prob: Names
+    logit: Names
+    member: str | None
+    member_logit: str | None
+    soft: Names
+    pred: str | None
+    error: str | None
+    loss: str | None
+    score: Names
+    weight: str | None
+    cluster: str | None
+    group: str | None
+    id: str | None
+    classes: Sequence[str] | None
+    normalize: bool
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Names of the columns; `*` stands for a class, a member or a score's name, None leaves a part out."""
+
+    label: str | None = "label"
+    prob: Names = "prob_*"
+    logit: Names = "logit_*"
+    member: str | None = "member*_prob_*"
+    member_logit: str | None = "member*_logit_*"
+    soft: Names = "soft_*"
+    pred: str | None = "pred"
+    error: str | None = "error"
+    loss: str | None = "loss"
+    score: Names = "score_*"
+    weight: str | None = "weight"
+    cluster: str | None = "cluster"
+    group: str | None = "group"
+    id: str | None = "id"
+    classes: Sequence[str] | None = None
+    normalize: bool = False
+
+
+DEFAULTS = {field.name: field.default for field in fields(Columns)}
+
+
+class ClassColumns(NamedTuple):
+    """The columns of one (n, K) array; without names they follow the class order, a lone one is class 1."""
+
+    role: str
+    columns: tuple[str, ...]
+    names: tuple[str, ...] | None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to read, and what each column is."""
+
+    single: dict[str, str]
+    scores: dict[str, str]
+    tables: dict[str, ClassColumns]
+    members: dict[str, list[ClassColumns]]
+
+    @property
+    def needed(self) -> list[str]:
+        """Every column that is used, once."""
+        parts = [*self.tables.values(), *(part for group in self.members.values() for part in group)]
+        used = [
+            *self.single.values(),
+            *self.scores.values(),
+            *(name for part in parts for name in part.columns),
+        ]
+        return list(dict.fromkeys(used))
+
+
+def listed(names: Iterable[object], limit: int = 12) -> str:
+    """Names for a message, shortened where there are many."""
+    texts = [str(name) for name in names]
+    more = f", … ({len(texts) - limit} more)" if len(texts) > limit else ""
+    return ", ".join(texts[:limit]) + more
+
+
+def repeated(names: Iterable[str]) -> list[str]:
+    """The names that come more than once."""
+    return sorted(name for name, times in Counter(names).items() if times > 1)
+
+
+def plan_columns(names: Sequence[str], options: Columns) -> Plan:
+    """The part that each column plays; an error where a named column or the minimum is missing."""
+    if twice := repeated(names):
+        raise InputError(f"Duplicated column names: {listed(map(repr, twice))}. Rename or drop one of each.")
+    single = {}
+    for role in SINGLE:
+        name = getattr(options, role)
+        if name is None:
+            continue
+        if name in names:
+            single[role] = name
+        elif name != DEFAULTS[role]:
+            raise _absent(role, name, names)
+    # `p*` must not take the column `pred` for the class "red".
+    free = [name for name in names if name not in single.values()]
+    scores = _scores(options.score, free)
+    tables = {}
+    for role in ("prob", "logit", "soft"):
+        if (found := _class_columns(role, getattr(options, role), free)) is not None:
+            tables[role] = found
+    members = {}
+    for role in ("member", "member_logit"):
+        if parts := _member_columns(role, getattr(options, role), free):
+            members[role] = parts
+    plan = Plan(single, scores, tables, members)
+    _check_minimum(plan, names)
+    return plan
+
+
+def _check_minimum(plan: Plan, names: Sequence[str]) -> None:
+    modelled = "prob" in plan.tables or "logit" in plan.tables or bool(plan.members)
+    targeted = "error" in plan.single or "loss" in plan.single
+    labelled = "label" in plan.single
+    if (modelled and (labelled or targeted)) or (plan.scores and targeted):
+        return
+    if modelled:
+        hint = "There is no `label` column." + (nearest("label", names) or " Name it with label=...")
+    elif plan.scores and labelled and "pred" in plan.single:
+        hint = "Add an `error` column: 1 where pred is not label."
+    elif plan.scores:
+        hint = "There is no `error` or `loss` column." + nearest("error", names)
+    else:
+        hint = "There is no probability or score column." + nearest("prob", [name.split("_")[0] for name in names])
+    raise InputError(f"{hint} {_NEEDED}. The columns are: {listed(names)}.")
+
+
+def _absent(role: str, name: str, names: Sequence[str]) -> InputError:
+    what = "No column matches" if "*" in name else "There is no column"
+    return InputError(f"{what} `{name}` ({role}).{nearest(name, names)} The columns are: {listed(names)}.")
+
+
+def _match(role: str, pattern: str, stars: int, names: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
+    """(column, what the stars stand for) of the columns that the pattern matches."""
+    pieces = pattern.split("*")
+    if len(pieces) - 1 > stars:
+        raise InputError(f"`{role}` is {pattern!r}, with {len(pieces) - 1} stars. At most {stars} can be told apart.")
+    regex = re.compile("(.+?)".join(map(re.escape, pieces)), re.DOTALL)
+    return [(name, found.groups()) for name in names if (found := regex.fullmatch(name))]
+
+
+def _exact(role: str, wanted: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
+    for name in wanted:
+        if name not in names:
+            raise _absent(role, name, names)
+    return tuple(wanted)
+
+
+def _class_columns(role: str, pattern: Names, names: Sequence[str]) -> ClassColumns | None:
+    default = str(DEFAULTS[role])
+    if pattern is None:
+        return None
+    if isinstance(pattern, str) and "*" in pattern:
+        found = _match(role, pattern, 1, names)
+        if found:
+            return ClassColumns(role, tuple(name for name, _ in found), tuple(stars[0] for _, stars in found))
+        if pattern != default:
+            raise _absent(role, pattern, names)
+        return ClassColumns(role, (role,), None) if role in names else None
+    columns = _exact(role, [pattern] if isinstance(pattern, str) else list(pattern), names)
+    if not columns:
+        return None
+    prefix = default.removesuffix("*")
+    # `prob="prob_0"` is the probability of class 0, not of class 1.
+    if all(name.startswith(prefix) and name != prefix for name in columns):
+        return ClassColumns(role, columns, tuple(name.removeprefix(prefix) for name in columns))
+    return ClassColumns(role, columns, None)
+
+
+def _member_columns(role: str, pattern: str | None, names: Sequence[str]) -> list[ClassColumns]:
+    """One entry per member; every member has the same classes."""
+    if pattern is None:
+        return []
+    found = _match(role, pattern, 2, names)
+    if not found and pattern == DEFAULTS[role]:
+        found = _match(role, pattern.removesuffix("_*"), 2, names)  # a binary task: member<i>_prob
+    if not found:
+        if pattern != DEFAULTS[role]:
+            raise _absent(role, pattern, names)
+        return []
+    members: dict[str, dict[str, str]] = {}
+    for name, stars in found:
+        members.setdefault(stars[0] if stars else name, {})["".join(stars[1:])] = name
+    classes = list(dict.fromkeys(cls for columns in members.values() for cls in columns))
+    for member, columns in members.items():
+        if missing := [cls for cls in classes if cls not in columns]:
+            raise InputError(
+                f"Member {member} has no column for class {listed(missing)}; it has "
+                f"{listed(columns.values())}. Every member needs every class."
+            )
+    order = sorted(members, key=int) if all(member.isdecimal() for member in members) else list(members)
+    bare = classes == [""]
+    return [
+        ClassColumns(role, tuple(members[member][cls] for cls in classes), None if bare else tuple(classes))
+        for member in order
+    ]
+
+
+def _scores(pattern: Names, names: Sequence[str]) -> dict[str, str]:
+    """Score name → column."""
+    if pattern is None:
+        return {}
+    if isinstance(pattern, str) and "*" in pattern:
+        found = {stars[0]: name for name, stars in _match("score", pattern, 1, names)}
+        if not found and pattern != DEFAULTS["score"]:
+            raise _absent("score", pattern, names)
+        if not found and "score" in names:
+            found = {"score": "score"}
+        return found
+    columns = _exact("score", [pattern] if isinstance(pattern, str) else list(pattern), names)
+    return {name.removeprefix("score_") or name: name for name in columns}

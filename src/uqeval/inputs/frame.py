@@ -1,0 +1,303 @@
+"""Columns of a frame → `Predictions`: pandas, Polars and Arrow, through narwhals.
+
+Which column plays which part is settled in `_columns`, what a label means in `_classes`; arrays are checked
+by `Predictions`. pyarrow and narwhals are imported on use, so that `import uqeval` stays fast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from uqeval._errors import InputError
+from uqeval.inputs._classes import Encoded, class_indices, settle_classes
+from uqeval.inputs._columns import ClassColumns, Columns, Names, Plan, plan_columns
+from uqeval.inputs.predictions import Coded, Predictions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["predictions_from_arrow", "predictions_from_frame"]
+
+
+def predictions_from_frame(
+    frame: Any,
+    *,
+    label: str | None = "label",
+    prob: Names = "prob_*",
+    logit: Names = "logit_*",
+    member: str | None = "member*_prob_*",
+    member_logit: str | None = "member*_logit_*",
+    soft: Names = "soft_*",
+    pred: str | None = "pred",
+    error: str | None = "error",
+    loss: str | None = "loss",
+    score: Names = "score_*",
+    weight: str | None = "weight",
+    cluster: str | None = "cluster",
+    group: str | None = "group",
+    id: str | None = "id",
+    classes: Sequence[str] | None = None,
+    normalize: bool = False,
+) -> Predictions:
+    """Predictions from a pandas, Polars or Arrow frame with one row per test example.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame, polars.DataFrame, pyarrow.Table
+        An eager frame; collect a lazy one first.
+    label, pred, error, loss, weight, cluster, group, id : str or None
+        Column names. A default name may be absent, another one must exist; None leaves the part out.
+    prob, logit, soft : str, list of str or None
+        A pattern whose ``*`` is the class name, or the columns in class order. One column alone does for a
+        binary task: ``prob_<class>`` belongs to that class, any other name to class 1 (a lone logit is the
+        log-odds).
+    member, member_logit : str or None
+        A pattern whose stars are the member and the class name.
+    score : str, list of str or None
+        A pattern whose ``*`` is the score's name, or columns.
+    classes : sequence of str, optional
+        The class order; integer labels then index into it. Default: numeric names in numeric order, others in
+        the order of the columns.
+    normalize : bool
+        Divide each row of probabilities and of soft labels by its sum.
+
+    Returns
+    -------
+    Predictions
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> frame = pa.table({"label": ["cat", "dog"], "prob_cat": [0.7, 0.4], "prob_dog": [0.3, 0.6]})
+    >>> predictions_from_frame(frame).classes
+    ('cat', 'dog')
+    """
+    options = Columns(
+        label=label,
+        prob=prob,
+        logit=logit,
+        member=member,
+        member_logit=member_logit,
+        soft=soft,
+        pred=pred,
+        error=error,
+        loss=loss,
+        score=score,
+        weight=weight,
+        cluster=cluster,
+        group=group,
+        id=id,
+        classes=classes,
+        normalize=normalize,
+    )
+    columns = _column_names(frame)
+    if columns is not None and len(columns) == len(set(columns)):
+        frame = _string_names(frame, columns)
+    elif columns is not None:
+        plan_columns(columns, options)  # says which names are duplicated
+    eager = _eager(frame)
+    plan = plan_columns(list(eager.columns), options)
+    return predictions_from_arrow({name: _arrow(eager, name) for name in plan.needed}, plan, options)
+
+
+def _column_names(frame: Any) -> list[str] | None:
+    """The names before narwhals sees them: it may refuse duplicates in words of its own."""
+    names = getattr(frame, "column_names", None)
+    if names is None and hasattr(frame, "set_axis"):
+        names = frame.columns
+    return None if names is None else [str(name) for name in names]
+
+
+def _string_names(frame: Any, columns: list[str]) -> Any:
+    """pandas allows column names that are not strings."""
+    if hasattr(frame, "set_axis") and list(frame.columns) != columns:
+        return frame.set_axis(columns, axis=1)
+    return frame
+
+
+def _eager(frame: Any) -> Any:
+    import narwhals as nw
+
+    try:
+        wrapped = nw.from_native(frame)
+    except TypeError:
+        raise InputError(
+            f"`frame` is a {type(frame).__name__}. Pass a pandas, Polars or Arrow frame; "
+            f"arrays go to Predictions(labels, probs=...)."
+        ) from None
+    if isinstance(wrapped, nw.LazyFrame):
+        raise InputError(
+            f"`frame` is lazy ({type(frame).__module__.split('.')[0]} {type(frame).__name__}). "
+            f"Collect it first, as in frame.collect()."
+        )
+    return wrapped
+
+
+def _arrow(frame: Any, name: str) -> pa.ChunkedArray:
+    import pyarrow as pa
+
+    try:
+        column = frame.get_column(name).to_arrow()
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"Column `{name}` mixes types ({reason}). Give it one type.") from None
+    return column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
+
+
+def predictions_from_arrow(columns: Mapping[str, pa.ChunkedArray], plan: Plan, options: Columns) -> Predictions:
+    """Predictions from Arrow columns that a plan has named."""
+    n = len(next(iter(columns.values())))
+    if n < 2:
+        raise InputError(f"There {'is 1 row' if n else 'are no rows'}. Ranking needs at least 2.")
+    plain = {name: _plain(name, column) for name, column in columns.items()}
+    for name, column in plain.items():
+        _reject_nulls(name, column)
+    encoded = {role: _encode(plan.single[role], plain) for role in ("label", "pred") if role in plan.single}
+    classes = settle_classes(plan, options.classes, list(encoded.values()))
+    rows = {role: class_indices(column, classes) for role, column in encoded.items()}
+
+    def table(part: ClassColumns | None) -> NDArray[Any] | None:
+        return None if part is None else _matrix(part, classes.names, plain)
+
+    def stack(parts: list[ClassColumns] | None) -> NDArray[Any] | None:
+        return None if parts is None else np.stack([_matrix(part, classes.names, plain) for part in parts])
+
+    def vector(role: str) -> NDArray[Any] | None:
+        return _numbers(plan.single[role], plain) if role in plan.single else None
+
+    def coded(role: str) -> Coded | None:
+        if role not in plan.single:
+            return None
+        codes, dictionary = _dictionary(plain[plan.single[role]])
+        return Coded(codes, dictionary.to_numpy(zero_copy_only=False))
+
+    return Predictions(
+        rows.get("label"),
+        probs=table(plan.tables.get("prob")),
+        logits=table(plan.tables.get("logit")),
+        members=stack(plan.members.get("member")),
+        member_logits=stack(plan.members.get("member_logit")),
+        soft_labels=table(plan.tables.get("soft")),
+        pred=rows.get("pred"),
+        error=vector("error"),
+        loss=vector("loss"),
+        scores={score: _numbers(name, plain) for score, name in plan.scores.items()} or None,
+        weights=vector("weight"),
+        clusters=coded("cluster"),
+        groups=coded("group"),
+        classes=classes.names or None,
+        ids=_texts(plain[plan.single["id"]]) if "id" in plan.single else None,
+        normalize=options.normalize,
+    )
+
+
+def _plain(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The values behind a dictionary (pandas and Polars categories) and behind views; lists and records are refused."""
+    import pyarrow as pa
+
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        return _plain(name, column.cast(kind.value_type))
+    if pa.types.is_nested(kind):
+        raise InputError(f"Column `{name}` holds {kind}. Give every row a single number or text.")
+    if str(kind) == "string_view":  # not every kernel knows views
+        return column.cast(pa.large_string())
+    return column
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _reject_nulls(name: str, column: pa.ChunkedArray) -> None:
+    """A null, a NaN or an empty text is a missing value."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    missing = None
+    if column.null_count:
+        missing = column.is_null(nan_is_null=True)
+    elif pa.types.is_float32(column.type) or pa.types.is_float64(column.type):
+        missing = pc.is_nan(column)
+    elif _is_text(column.type):
+        missing = pc.equal(column, pa.scalar("", type=column.type))
+    if missing is not None and pc.any(missing).as_py():
+        rows = np.flatnonzero(missing.to_numpy())
+        raise InputError(
+            f"Column `{name}` has {len(rows)} missing value{'s' * (len(rows) > 1)} (first at row {rows[0]}). "
+            f"Drop or mend those rows."
+        )
+
+
+def _numbers(name: str, columns: Mapping[str, pa.ChunkedArray]) -> NDArray[Any]:
+    import pyarrow as pa
+
+    column = columns[name]
+    kind = column.type
+    if pa.types.is_decimal(kind):
+        column = column.cast(pa.float64())
+    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
+        raise InputError(f"Column `{name}` holds {kind}, not numbers{_first_text(column)}.")
+    array: NDArray[Any] = column.to_numpy()
+    return array
+
+
+def _first_text(column: pa.ChunkedArray) -> str:
+    """Where a column of numbers in texts stops being one."""
+    if not _is_text(column.type):
+        return ""
+    for row, text in enumerate(column.to_pylist()):
+        try:
+            float(text)
+        except ValueError:
+            return f" (row {row}: {text!r})"
+    return " (numbers written as text: convert them first)"
+
+
+def _matrix(part: ClassColumns, classes: tuple[str, ...], columns: Mapping[str, pa.ChunkedArray]) -> NDArray[Any]:
+    """(n, K) in class order; a lone probability of class 1 stays (n,)."""
+    arrays = [_numbers(name, columns) for name in part.columns]
+    n = len(arrays[0])
+    # The type decides the tolerance of `check_probs`: float32 stays float32.
+    kind = np.result_type(*arrays)
+    logits = part.role in ("logit", "member_logit")
+    if len(arrays) > 1:
+        out = np.empty((n, len(classes)), dtype=kind)
+        names = part.names or classes
+        position = {name: k for k, name in enumerate(classes)}
+        for name, array in zip(names, arrays, strict=True):
+            out[:, position[name]] = array
+        return out
+    k = 1 if part.names is None else classes.index(part.names[0])
+    if logits:
+        out = np.zeros((n, 2), dtype=np.result_type(kind, np.float32))
+        out[:, k] = arrays[0]
+        return out
+    return arrays[0] if k == 1 else np.stack([arrays[0], 1 - arrays[0].astype(kind)], axis=-1)
+
+
+def _dictionary(column: pa.ChunkedArray) -> tuple[NDArray[np.int64], pa.Array]:
+    """Codes and distinct values, by Arrow's hash: 10⁶ strings in tens of milliseconds."""
+    encoded = column.dictionary_encode().unify_dictionaries()
+    codes = np.concatenate([chunk.indices.to_numpy() for chunk in encoded.chunks])
+    return codes.astype(np.int64), encoded.chunk(0).dictionary
+
+
+def _encode(name: str, columns: Mapping[str, pa.ChunkedArray]) -> Encoded:
+    codes, dictionary = _dictionary(columns[name])
+    return Encoded(name, codes, dictionary.to_pylist())
+
+
+def _texts(column: pa.ChunkedArray) -> NDArray[np.str_]:
+    import pyarrow as pa
+
+    if not _is_text(column.type):
+        column = column.cast(pa.large_string())
+    texts: NDArray[np.str_] = column.to_numpy().astype(np.str_)
+    return texts

@@ -1,0 +1,379 @@
+"""One model's predictions on one test set, checked once into clean arrays.
+
+Holds what came and what follows from it by definition (softmax, mean over members). Errors, gaps and
+scores are left to `truth` and `scores`; frames and files to `frame` and `files`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from uqeval._check import (
+    MEND,
+    Float,
+    Int,
+    check_alpha,
+    check_bits,
+    check_codes,
+    check_lengths,
+    check_logits,
+    check_members,
+    check_probs,
+    check_vector,
+    check_weight_values,
+    to_array,
+)
+from uqeval._errors import InputError, UQWarning
+from uqeval.inputs._classes import check_class_indices, check_class_names
+
+__all__ = ["Coded", "Predictions"]
+
+_SOFTMAX_TOLERANCE = 1e-3  # probabilities stored as float16 or with three decimals still match their logits
+
+
+class Coded(NamedTuple):
+    """Clusters or groups that `frame` has already encoded: row i holds values[codes[i]]."""
+
+    codes: NDArray[Any]
+    values: NDArray[Any]
+
+
+@dataclass(frozen=True, init=False, repr=False, eq=False)
+class Predictions:
+    """Labels and predictions of one model, one row per test example.
+
+    Give `labels` and one of `probs`, `logits`, `members`, `member_logits`, `alpha`; or, without the model's output,
+    `scores` and one of `error`, `loss`. Arrays may be NumPy, pandas, Polars, Arrow, lists or CPU tensors.
+
+    Parameters
+    ----------
+    labels : array-like of shape (n,), optional
+        True classes, 0..K-1; strings where `classes` names them. Needed unless `error` or `loss` is given.
+    probs : array-like of shape (n, K) or (n,)
+        Predicted probabilities; (n,) is the probability of class 1. Default: softmax of `logits`, else the
+        mean over `members`.
+    logits : array-like of shape (n, K)
+        Outputs before softmax.
+    members : array-like of shape (m, n, K), or m arrays of shape (n, K)
+        Probabilities of each ensemble member or stochastic pass. Default: softmax of `member_logits`.
+    member_logits : array-like of shape (m, n, K)
+        Logits of each member.
+    alpha : array-like of shape (n, K)
+        Dirichlet parameters > 0 of an evidential model. Its mean is the default of `probs`.
+    soft_labels : array-like of shape (n, K)
+        Label distribution; counts of votes need ``normalize=True``.
+    pred : array-like of shape (n,)
+        Predicted class where it is not the argmax of `probs`.
+    error : array-like of shape (n,)
+        1 where the prediction is wrong; taken as it is, never recomputed.
+    loss : array-like of shape (n,)
+        Any finite loss per row.
+    scores : dict of name → array-like of shape (n,)
+        Uncertainty scores, higher = less trustworthy; ±inf is allowed, NaN is not.
+    weights : array-like of shape (n,)
+        Row weights ≥ 0.
+    clusters, groups : array-like of shape (n,)
+        Independent units (patient id) and strata, of any type.
+    classes : sequence of str
+        Class names; default "0".."K-1".
+    ids : array-like of shape (n,)
+        Row names, kept as strings.
+    normalize : bool
+        Divide each row of `probs`, `members` and `soft_labels` by its sum.
+
+    Attributes
+    ----------
+    n, n_classes : int
+        Rows and classes (0 where nothing tells the number of classes).
+    logits_match : bool
+        Whether `logits` belong to `probs`: softmax(logits) agrees within 1e-3.
+    clusters, groups : int64 arrays of codes 0..G-1, or None
+        `cluster_values` and `group_names` say what each code stands for.
+
+    Examples
+    --------
+    >>> Predictions([0, 1, 1], probs=[[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]])
+    Predictions(3 rows, 2 classes: labels, probs)
+    """
+
+    labels: Int | None
+    probs: Float | None
+    logits: Float | None
+    members: Float | None
+    member_logits: Float | None
+    alpha: Float | None
+    soft_labels: Float | None
+    pred: Int | None
+    error: Float | None
+    loss: Float | None
+    scores: dict[str, Float]
+    weights: Float | None
+    clusters: Int | None
+    cluster_values: NDArray[Any] | None
+    groups: Int | None
+    group_names: tuple[str, ...]
+    classes: tuple[str, ...]
+    ids: NDArray[np.str_] | None
+    logits_match: bool
+    n: int
+    n_classes: int
+
+    def __init__(
+        self,
+        labels: ArrayLike | None = None,
+        *,
+        probs: ArrayLike | None = None,
+        logits: ArrayLike | None = None,
+        members: Any = None,
+        member_logits: Any = None,
+        alpha: ArrayLike | None = None,
+        soft_labels: ArrayLike | None = None,
+        pred: ArrayLike | None = None,
+        error: ArrayLike | None = None,
+        loss: ArrayLike | None = None,
+        scores: Mapping[str, ArrayLike] | None = None,
+        weights: ArrayLike | None = None,
+        clusters: ArrayLike | Coded | None = None,
+        groups: ArrayLike | Coded | None = None,
+        classes: Sequence[str] | None = None,
+        ids: ArrayLike | None = None,
+        normalize: bool = False,
+    ) -> None:
+        modelled = any(given is not None for given in (probs, logits, members, member_logits, alpha))
+        _check_enough(modelled, labels is not None, error is not None or loss is not None, scores)
+        p = None if probs is None else check_probs(probs, normalize=normalize)
+        z = None if logits is None else check_logits(logits)
+        ps = None if members is None else check_members(members, normalize=normalize)
+        zs = None
+        if member_logits is not None:
+            zs = check_members(member_logits, name="member_logits", logits=True)
+        evidence = None if alpha is None else check_alpha(alpha)
+        soft = None
+        if soft_labels is not None:
+            soft = check_probs(soft_labels, name="soft_labels", normalize=normalize)
+        names = None if classes is None else check_class_names(classes)
+        # Widths first: a wrong number of classes would make every later message about rows misleading.
+        width = _width(names, probs=p, logits=z, members=ps, member_logits=zs, alpha=evidence, soft_labels=soft)
+
+        fields: dict[str, Any] = {
+            "labels": None if labels is None else check_class_indices("labels", labels, names, width),
+            "pred": None if pred is None else check_class_indices("pred", pred, names, width),
+            "error": None if error is None else check_bits("error", _vector("error", error)).astype(np.float64),
+            "loss": None if loss is None else _vector("loss", loss),
+            "scores": _scores(scores),
+            "weights": None if weights is None else _vector("weights", weights),
+            "ids": None if ids is None else _ids(ids),
+        }
+        fields["clusters"], fields["cluster_values"] = _coded("clusters", clusters)
+        fields["groups"], group_values = _coded("groups", groups)
+        fields["group_names"] = () if group_values is None else tuple(map(str, group_values))
+        rows = {
+            name: array for name, array in fields.items() if name not in ("scores", "cluster_values", "group_names")
+        }
+        first = {"labels": rows.pop("labels"), "probs": p, "logits": z}
+        first |= {"members": None if ps is None else ps[0], "member_logits": None if zs is None else zs[0]}
+        named = {f"scores[{name!r}]": score for name, score in fields["scores"].items()}
+        n = check_lengths(**first, alpha=evidence, soft_labels=soft, **rows, **named)
+        if fields["weights"] is not None:
+            check_weight_values(fields["weights"])
+
+        match = z is not None
+        if z is not None and p is not None:
+            match = _agrees(z, p)
+            if not match:
+                warnings.warn(
+                    "probs is not softmax(logits) (temperature scaling?): the gap is taken from probs",
+                    UQWarning,
+                    stacklevel=2,
+                )
+        if ps is None and zs is not None:
+            ps = _softmax(zs)
+        if p is None and z is not None:
+            p = _softmax(z)
+        elif p is None and ps is not None:
+            p = ps.mean(axis=0)
+        elif p is None and evidence is not None:
+            p = evidence / evidence.sum(axis=1, keepdims=True)
+        if not width:
+            width = max(
+                (int(codes.max()) + 1 for codes in (fields["labels"], fields["pred"]) if codes is not None),
+                default=0,
+            )
+        fields |= {
+            "probs": p,
+            "logits": z,
+            "members": ps,
+            "member_logits": zs,
+            "alpha": evidence,
+            "soft_labels": soft,
+        }
+        fields |= {
+            "classes": names or tuple(map(str, range(width))),
+            "n_classes": width,
+            "n": n,
+            "logits_match": match,
+        }
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+
+    @classmethod
+    def from_frame(cls, frame: Any, **columns: Any) -> Predictions:
+        """Predictions from a pandas, Polars or Arrow frame; options as in `predictions_from_frame`."""
+        from uqeval.inputs.frame import predictions_from_frame
+
+        return predictions_from_frame(frame, **columns)
+
+    def take(self, rows: ArrayLike) -> Predictions:
+        """These rows only, from a boolean mask or from row numbers; absent clusters and groups are forgotten.
+
+        Examples
+        --------
+        >>> Predictions([0, 1, 1], probs=[0.1, 0.8, 0.4]).take([True, False, True])
+        Predictions(2 rows, 2 classes: labels, probs)
+        """
+        index = _row_numbers(rows, self.n)
+        taken = object.__new__(Predictions)
+        fields = dict(vars(self))
+        for name in (
+            "labels",
+            "probs",
+            "logits",
+            "alpha",
+            "soft_labels",
+            "pred",
+            "error",
+            "loss",
+            "weights",
+            "ids",
+        ):
+            fields[name] = None if fields[name] is None else fields[name][index]
+        for name in ("members", "member_logits"):
+            fields[name] = None if fields[name] is None else fields[name][:, index]
+        fields["scores"] = {name: score[index] for name, score in self.scores.items()}
+        if self.clusters is not None and self.cluster_values is not None:
+            present, fields["clusters"] = np.unique(self.clusters[index], return_inverse=True)
+            fields["cluster_values"] = self.cluster_values[present]
+        if self.groups is not None:
+            present, fields["groups"] = np.unique(self.groups[index], return_inverse=True)
+            fields["group_names"] = tuple(self.group_names[code] for code in present)
+        fields["n"] = len(index)
+        for name, value in fields.items():
+            object.__setattr__(taken, name, value)
+        return taken
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __repr__(self) -> str:
+        plain = ("labels", "probs", "logits", "alpha", "soft_labels", "pred", "error", "loss", "weights")
+        parts = [name for name in plain if getattr(self, name) is not None]
+        for name in ("members", "member_logits"):
+            if (array := getattr(self, name)) is not None:
+                parts.append(f"{len(array)} {name}")
+        if self.scores:
+            shown = list(self.scores)[:4] + ["…"] * (len(self.scores) > 4)
+            parts.append(f"scores {' '.join(shown)}")
+        if self.cluster_values is not None:
+            parts.append(f"{len(self.cluster_values)} clusters")
+        if self.groups is not None:
+            parts.append(f"{len(self.group_names)} groups")
+        classes = f", {self.n_classes} classes" if self.n_classes else ""
+        return f"Predictions({self.n} rows{classes}: {', '.join(parts)})"
+
+
+def _softmax(logits: Float) -> Float:
+    out: Float = logits - logits.max(axis=-1, keepdims=True)  # exp(z - max) never overflows
+    np.exp(out, out=out)
+    out /= out.sum(axis=-1, keepdims=True)
+    return out
+
+
+def _agrees(logits: Float, probs: Float) -> bool:
+    difference = _softmax(logits)
+    difference -= probs
+    return bool(np.abs(difference, out=difference).max(initial=0.0) <= _SOFTMAX_TOLERANCE)
+
+
+def _check_enough(modelled: bool, labelled: bool, targeted: bool, scores: Mapping[str, ArrayLike] | None) -> None:
+    if not modelled and not (scores and targeted):
+        raise InputError(
+            "Predictions need `labels` and one of `probs`, `logits`, `members`, `member_logits`, `alpha`; "
+            "or else `scores` and one of `error`, `loss`."
+        )
+    if not labelled and not targeted:
+        raise InputError("`labels` are missing. Pass them, or else `error` or `loss`.")
+
+
+def _width(names: tuple[str, ...] | None, **arrays: Float | None) -> int:
+    """The number of classes that all arrays agree on; 0 where none tells."""
+    widths: dict[str, int] = {name: array.shape[-1] for name, array in arrays.items() if array is not None}
+    if names is not None:
+        widths["classes"] = len(names)
+    if not widths:
+        return 0
+    (first, width), *rest = widths.items()
+    for name, other in rest:
+        if other != width:
+            raise InputError(f"`{name}` has {other} classes but `{first}` has {width}. Pass the same classes in both.")
+    return width
+
+
+def _vector(name: str, value: ArrayLike, *, finite: bool = True) -> Float:
+    return check_vector(name, value, finite=finite, hint=MEND)
+
+
+def _scores(scores: Mapping[str, ArrayLike] | None) -> dict[str, Float]:
+    if scores is None:
+        return {}
+    if not isinstance(scores, Mapping):
+        raise InputError(f"`scores` is a {type(scores).__name__}. Pass a dict: name → array of shape (n,).")
+    return {str(name): _vector(f"scores[{str(name)!r}]", score, finite=False) for name, score in scores.items()}
+
+
+def _ids(ids: ArrayLike) -> NDArray[np.str_]:
+    array = to_array("ids", ids)
+    if array.ndim != 1:
+        raise InputError(f"`ids` has shape {array.shape}. Pass one entry per row: shape (n,).")
+    return array.astype(np.str_)
+
+
+def _coded(name: str, value: ArrayLike | Coded | None) -> tuple[Int | None, NDArray[Any] | None]:
+    """Codes and what they stand for, in natural order: numbers written as strings sort as numbers."""
+    if value is None:
+        return None, None
+    codes, values = value if isinstance(value, Coded) else check_codes(name, value)
+    keys = values
+    if values.dtype.kind in "UTO":
+        values = values.astype(np.str_)
+        try:
+            keys = values.astype(np.int64)
+        except (ValueError, OverflowError):
+            keys = values
+    order = np.argsort(keys, kind="stable")
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order))
+    return rank[codes], values[order]
+
+
+def _row_numbers(rows: ArrayLike, n: int) -> Int:
+    array = to_array("rows", rows)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "biu"):
+        raise InputError(f"`rows` has shape {array.shape} and type {array.dtype}. Pass a boolean mask or row numbers.")
+    if array.dtype == np.bool_:
+        if len(array) != n:
+            raise InputError(f"`rows` has {len(array)} entries but there are {n} rows. Pass one entry per row.")
+        index = np.flatnonzero(array)
+    else:
+        index = array.astype(np.int64)
+        outside = np.flatnonzero((index < -n) | (index >= n))
+        if len(outside):
+            raise InputError(f"`rows` holds {index[outside[0]]} but there are {n} rows.")
+    if len(index) < 2:
+        raise InputError(f"`rows` picks {len(index)} row{'s' * (len(index) != 1)}. Ranking needs at least 2.")
+    return index

@@ -1,0 +1,44 @@
+"""Uncertainty scores, one number per row; higher means less sure."""
+
+from __future__ import annotations
+
+from uqeval.scores.dirichlet import (
+    dirichlet_differential_entropy,
+    dirichlet_entropy,
+    dirichlet_mutual_information,
+    vacuity,
+)
+from uqeval.scores.logits import free_energy, max_logit
+from uqeval.scores.members import (
+    aleatoric_entropy,
+    expected_free_energy,
+    mutual_information,
+    predicted_class_variance,
+    total_entropy,
+    vote_entropy,
+    vote_ratio,
+)
+from uqeval.scores.probs import bernoulli_variance, entropy, gap_to_certain, margin
+from uqeval.scores.registry import available, compute
+
+__all__ = [
+    "aleatoric_entropy",
+    "available",
+    "bernoulli_variance",
+    "compute",
+    "dirichlet_differential_entropy",
+    "dirichlet_entropy",
+    "dirichlet_mutual_information",
+    "entropy",
+    "expected_free_energy",
+    "free_energy",
+    "gap_to_certain",
+    "margin",
+    "max_logit",
+    "mutual_information",
+    "predicted_class_variance",
+    "total_entropy",
+    "vacuity",
+    "vote_entropy",
+    "vote_ratio",
+]

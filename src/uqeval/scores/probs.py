@@ -1,0 +1,115 @@
+"""Uncertainty scores from one probability vector per row; higher means less sure."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from uqeval._check import Float, check_probs
+from uqeval.scores._rows import by_rows, entropy_rows, top_gap
+
+__all__ = ["bernoulli_variance", "entropy", "gap_to_certain", "margin"]
+
+
+def entropy(probs: ArrayLike) -> Float:
+    r"""Entropy of the predicted distribution, in nats.
+
+    .. math:: -\sum_k \hat p_k \log \hat p_k, \qquad 0 \log 0 = 0
+
+    Parameters
+    ----------
+    probs : array-like of shape (n, K) or (n,)
+        Predicted probabilities; (n,) is the probability of class 1.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        From 0 (certain) to log K (uniform).
+
+    Examples
+    --------
+    >>> entropy([[1.0, 0.0], [0.5, 0.5]]).round(4)
+    array([0.    , 0.6931])
+    """
+    return by_rows(entropy_rows, check_probs(probs))
+
+
+def gap_to_certain(probs: ArrayLike) -> Float:
+    r"""Distance of the top probability from certainty: :math:`1 - \max_k \hat p_k` (the variation ratio).
+
+    Where the top probability is rounded to 1, the sum of the others is taken, so that almost certain rows
+    are still told apart.
+
+    Parameters
+    ----------
+    probs : array-like of shape (n, K) or (n,)
+        Predicted probabilities; (n,) is the probability of class 1.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        From 0 (certain) to 1 − 1/K (uniform).
+
+    Examples
+    --------
+    >>> gap_to_certain([[1.0, 0.0], [0.25, 0.75], [1.0, 1e-20]])
+    array([0.0e+00, 2.5e-01, 1.0e-20])
+    """
+    return by_rows(top_gap, check_probs(probs))
+
+
+def margin(probs: ArrayLike) -> Float:
+    r"""Minus the lead of the top class over the second: :math:`-(\hat p_{(1)} - \hat p_{(2)})`.
+
+    Rows more certain than 1 − 1e-16 tie at −1; `gap_to_certain` tells them apart.
+
+    Parameters
+    ----------
+    probs : array-like of shape (n, K) or (n,)
+        Predicted probabilities; (n,) is the probability of class 1.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        From −1 (certain) to 0 (two classes tie at the top).
+
+    Examples
+    --------
+    >>> margin([[1.0, 0.0], [0.25, 0.75], [0.5, 0.5]])
+    array([-1. , -0.5,  0. ])
+    """
+    return by_rows(_margin, check_probs(probs))
+
+
+def bernoulli_variance(probs: ArrayLike) -> Float:
+    r"""Variance of being right, taken from the top probability: :math:`\hat p_{\hat y}(1 - \hat p_{\hat y})`.
+
+    For more than two classes it falls again once the top probability is under ½.
+
+    Parameters
+    ----------
+    probs : array-like of shape (n, K) or (n,)
+        Predicted probabilities; (n,) is the probability of class 1.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        From 0 (certain) to ¼ (top probability ½).
+
+    Examples
+    --------
+    >>> bernoulli_variance([[1.0, 0.0], [0.25, 0.75], [0.5, 0.5]])
+    array([0.    , 0.1875, 0.25  ])
+    """
+    return by_rows(_bernoulli_variance, check_probs(probs))
+
+
+def _margin(probs: Float) -> Float:
+    top = np.partition(probs, -2, axis=-1)
+    second_minus_first: Float = top[:, -2] - top[:, -1]
+    return second_minus_first
+
+
+def _bernoulli_variance(probs: Float) -> Float:
+    variance: Float = probs.max(axis=-1) * top_gap(probs)
+    return variance

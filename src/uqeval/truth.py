@@ -1,0 +1,311 @@
+"""What an uncertainty score should rank: the error, the gap, and the two true uncertainties.
+
+Per-row quantities only; how well a score ranks them is the job of `metrics`.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from uqeval._check import Bit, Float, Int, check_labels, check_lengths, check_logits, check_probs
+from uqeval._errors import InputError, UQWarning
+
+__all__ = [
+    "bayes_labels",
+    "gap",
+    "gap_from_logits",
+    "misaligned",
+    "misclassified",
+    "phi",
+    "predicted_labels",
+    "rank_loss",
+    "varphi",
+]
+
+_BIG = 30.0  # log1p(x) and log(x) agree beyond e^30, and exp() overflows only at 709
+
+
+def predicted_labels(probs: ArrayLike) -> Int:
+    """The most probable class of each row; a tie goes to the lowest index, with a warning.
+
+    Parameters
+    ----------
+    probs : array-like of shape (n, K) or (n,)
+        Predicted probabilities; (n,) is the probability of class 1.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        Class indices 0..K-1.
+
+    Examples
+    --------
+    >>> predicted_labels([[0.2, 0.8], [0.6, 0.4]])
+    array([1, 0])
+    """
+    return _top_class("probs", check_probs(probs))
+
+
+def misclassified(probs: ArrayLike, labels: ArrayLike) -> Bit:
+    """1 where the most probable class is not the label, else 0.
+
+    Parameters
+    ----------
+    probs : array-like of shape (n, K) or (n,)
+        Predicted probabilities; (n,) is the probability of class 1.
+    labels : array-like of shape (n,)
+        True classes 0..K-1.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        The `error` that the metrics take.
+
+    Examples
+    --------
+    >>> misclassified([[0.2, 0.8], [0.6, 0.4]], labels=[1, 1])
+    array([0, 1], dtype=uint8)
+    """
+    p, y = _with_labels(probs, labels)
+    error: Bit = (_top_class("probs", p) != y).view(np.uint8)
+    return error
+
+
+def gap(probs: ArrayLike, labels: ArrayLike) -> Float:
+    r"""The gap :math:`\Delta = 1 - \hat p(\text{label})` between the prediction and a certain, right one.
+
+    It saturates: labels of probability 1e-17 and 1e-30 both give 1.0. To rank rows use
+    `gap_from_logits`, or `rank_loss` where there are no logits.
+
+    Parameters
+    ----------
+    probs : array-like of shape (n, K) or (n,)
+        Predicted probabilities; (n,) is the probability of class 1.
+    labels : array-like of shape (n,)
+        True classes 0..K-1.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        In [0, 1]; 0 is a certain, right prediction.
+
+    Examples
+    --------
+    >>> gap([[0.25, 0.75], [0.5, 0.5]], labels=[1, 0])
+    array([0.25, 0.5 ])
+    """
+    p, y = _with_labels(probs, labels)
+    return 1.0 - _pick(p, y)
+
+
+def rank_loss(probs: ArrayLike, labels: ArrayLike) -> Float:
+    r"""Minus the probability of the label: orders rows as the gap does, without its saturation at 1.
+
+    Parameters
+    ----------
+    probs : array-like of shape (n, K) or (n,)
+        Predicted probabilities; (n,) is the probability of class 1.
+    labels : array-like of shape (n,)
+        True classes 0..K-1.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        In [-1, 0]; meant for ranking only.
+
+    Examples
+    --------
+    >>> rank_loss([[1e-17, 1.0], [1e-30, 1.0]], labels=[0, 0])
+    array([-1.e-17, -1.e-30])
+    """
+    p, y = _with_labels(probs, labels)
+    return 0.0 - _pick(p, y)  # not -p: that would give -0.0
+
+
+def gap_from_logits(logits: ArrayLike, labels: ArrayLike) -> Float:
+    r"""Log-loss of each row: an increasing transform of the gap that does not saturate.
+
+    .. math:: -\log(1 - \Delta) = \log\Bigl(1 + \sum_{k \ne y} e^{z_k - z_y}\Bigr)
+
+    Losses down to 1e-308 stay distinct, where the gap from probabilities stops at 1e-16.
+
+    Parameters
+    ----------
+    logits : array-like of shape (n, K)
+        Pre-softmax outputs.
+    labels : array-like of shape (n,)
+        True classes 0..K-1.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        At least 0; finite unless the label's own logit is -inf (a masked class).
+
+    Examples
+    --------
+    >>> gap_from_logits([[0.0, 0.0], [1e4, -1e4]], labels=[0, 1])
+    array([6.93147181e-01, 2.00000000e+04])
+    """
+    z = check_logits(logits)
+    y = check_labels(labels, z.shape[1])
+    check_lengths(logits=z, labels=y)
+    rows = np.arange(len(z))
+    own = z[rows, y]
+    masked = np.isneginf(own)
+    with np.errstate(over="ignore"):  # finite logits may lie further apart than the largest float
+        excess = z - np.where(masked, 0.0, own)[:, None]
+        excess[rows, y] = -np.inf
+        np.minimum(excess, np.finfo(np.float64).max, out=excess)
+        excess.sort(axis=-1)  # so that the order of the classes cannot break a tie in the last bit of the sum
+        top = excess[:, -1]
+        shift = np.where(top > _BIG, top, 0.0)
+        excess -= shift[:, None]
+    total: Float = np.exp(excess, out=excess).sum(axis=-1)
+    loss: Float = np.log1p(total)
+    big = shift > 0
+    loss[big] = shift[big] + np.log(np.exp(-shift[big]) + total[big])
+    loss[masked] = np.inf
+    return loss
+
+
+def bayes_labels(soft_labels: ArrayLike, *, normalize: bool = False) -> Int:
+    """The most probable class under the label distribution; a tie goes to the lowest index, with a warning.
+
+    Parameters
+    ----------
+    soft_labels : array-like of shape (n, K) or (n,)
+        True label distribution, or human votes as shares.
+    normalize : bool
+        Divide each row by its sum, for vote counts.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        Class indices 0..K-1.
+
+    Examples
+    --------
+    >>> bayes_labels([[1, 9], [8, 2]], normalize=True)
+    array([1, 0])
+    """
+    return _top_class("soft_labels", check_probs(soft_labels, name="soft_labels", normalize=normalize))
+
+
+def phi(soft_labels: ArrayLike, probs: ArrayLike, *, normalize: bool = False) -> Float:
+    r"""True chance of a wrong prediction: :math:`\phi = 1 - \pi_{\hat y}`.
+
+    Parameters
+    ----------
+    soft_labels : array-like of shape (n, K) or (n,)
+        True label distribution, or human votes as shares.
+    probs : array-like of shape (n, K) or (n,)
+        Predicted probabilities; (n,) is the probability of class 1.
+    normalize : bool
+        Divide each row of `soft_labels` by its sum, for vote counts.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        In [0, 1]; the best possible score for UQ-AUC.
+
+    Examples
+    --------
+    >>> phi([[0.25, 0.75], [0.5, 0.5]], probs=[[0.1, 0.9], [0.9, 0.1]])
+    array([0.25, 0.5 ])
+    """
+    pi, p = _with_soft_labels(soft_labels, probs, normalize)
+    return 1.0 - _pick(pi, _top_class("probs", p))
+
+
+def varphi(soft_labels: ArrayLike, probs: ArrayLike, *, normalize: bool = False) -> Float:
+    r"""How little the prediction trusts the best answer: :math:`\varphi = 1 - \hat p_{\arg\max \pi}`.
+
+    Parameters
+    ----------
+    soft_labels : array-like of shape (n, K) or (n,)
+        True label distribution, or human votes as shares.
+    probs : array-like of shape (n, K) or (n,)
+        Predicted probabilities; (n,) is the probability of class 1.
+    normalize : bool
+        Divide each row of `soft_labels` by its sum, for vote counts.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        In [0, 1]; for two classes, the best possible score for the UQ-C-index.
+
+    Examples
+    --------
+    >>> varphi([[0.25, 0.75], [0.6, 0.4]], probs=[[0.5, 0.5], [0.25, 0.75]])
+    array([0.5 , 0.75])
+    """
+    pi, p = _with_soft_labels(soft_labels, probs, normalize)
+    return 1.0 - _pick(p, _top_class("soft_labels", pi))
+
+
+def misaligned(soft_labels: ArrayLike, probs: ArrayLike, *, normalize: bool = False) -> Bit:
+    """1 where the prediction is not the most probable class of the label distribution, else 0.
+
+    Parameters
+    ----------
+    soft_labels : array-like of shape (n, K) or (n,)
+        True label distribution, or human votes as shares.
+    probs : array-like of shape (n, K) or (n,)
+        Predicted probabilities; (n,) is the probability of class 1.
+    normalize : bool
+        Divide each row of `soft_labels` by its sum, for vote counts.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        0 or 1.
+
+    Examples
+    --------
+    >>> misaligned([[0.25, 0.75], [0.6, 0.4]], probs=[[0.1, 0.9], [0.25, 0.75]])
+    array([0, 1], dtype=uint8)
+    """
+    pi, p = _with_soft_labels(soft_labels, probs, normalize)
+    apart: Bit = (_top_class("soft_labels", pi) != _top_class("probs", p)).view(np.uint8)
+    return apart
+
+
+def _with_labels(probs: ArrayLike, labels: ArrayLike) -> tuple[Float, Int]:
+    p = check_probs(probs)
+    y = check_labels(labels, p.shape[1])
+    check_lengths(probs=p, labels=y)
+    return p, y
+
+
+def _with_soft_labels(soft_labels: ArrayLike, probs: ArrayLike, normalize: bool) -> tuple[Float, Float]:
+    pi = check_probs(soft_labels, name="soft_labels", normalize=normalize)
+    p = check_probs(probs)
+    check_lengths(soft_labels=pi, probs=p)
+    if pi.shape != p.shape:
+        raise InputError(
+            f"`soft_labels` has {pi.shape[1]} classes but `probs` has {p.shape[1]}. "
+            f"Pass the same classes in the same order in both."
+        )
+    return pi, p
+
+
+def _pick(array: Float, classes: Int) -> Float:
+    return np.take_along_axis(array, classes[:, None], axis=1)[:, 0]
+
+
+def _top_class(name: str, array: Float) -> Int:
+    """Arg-max; called straight from the public functions, so that the warning points at the user's line."""
+    top: Int = array.argmax(axis=1).astype(np.int64, copy=False)
+    tied = np.count_nonzero(array == _pick(array, top)[:, None], axis=1) > 1
+    if tied.any():
+        count = int(tied.sum())
+        warnings.warn(
+            f"`{name}` has a tied top class in {count} row{'s' * (count != 1)} "
+            f"(first at row {int(tied.argmax())}); the lowest class index is taken.",
+            UQWarning,
+            stacklevel=3,
+        )
+    return top

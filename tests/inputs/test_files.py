@@ -1,0 +1,503 @@
+"""Files: the same data in every format gives the same predictions; a bad file is named, never a traceback."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.feather
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from uqeval._errors import InputError
+from uqeval.inputs import Predictions, predictions_from_frame, read_predictions
+
+N = 40
+RNG = np.random.default_rng(5)
+CLASSES = ("cat", "dog", "tree frog")
+
+
+def example(n=N):
+    logits = RNG.normal(size=(n, 3))
+    members = RNG.dirichlet(np.ones(3), size=(2, n))
+    data = {
+        "label": [CLASSES[k] for k in RNG.integers(0, 3, n)],
+        **{f"prob_{c}": np.exp(logits[:, k]) / np.exp(logits).sum(1) for k, c in enumerate(CLASSES)},
+        **{f"logit_{c}": logits[:, k] for k, c in enumerate(CLASSES)},
+        **{f"member{i}_prob_{c}": members[i, :, k] for i in range(2) for k, c in enumerate(CLASSES)},
+        "pred": [CLASSES[k] for k in RNG.integers(0, 3, n)],
+        "error": RNG.integers(0, 2, n),
+        "loss": RNG.normal(size=n),
+        "score_entropy": np.where(np.arange(n) == 3, np.inf, RNG.random(n)),
+        "weight": RNG.integers(0, 9, n),
+        "cluster": [f"patient {i // 2}" for i in range(n)],
+        "group": RNG.integers(0, 12, n) * 5,
+        "id": np.arange(n) + 1000,
+    }
+    return pa.table({name: np.asarray(column).tolist() for name, column in data.items()})
+
+
+def write_jsonl(table, path):
+    path.write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist()))
+
+
+def write_stream(table, path):
+    with pa.ipc.new_stream(path, table.schema) as writer:
+        writer.write_table(table)
+
+
+def write_csv_gz(table, path):
+    pa.csv.write_csv(table, path.with_suffix(""))
+    path.write_bytes(gzip.compress(path.with_suffix("").read_bytes()))
+    path.with_suffix("").unlink()
+
+
+def write_npz(table, path):
+    p = predictions_from_frame(table)
+    np.savez(
+        path,
+        labels=table["label"].to_numpy().astype(str),
+        probs=p.probs,
+        logits=p.logits,
+        members=p.members,
+        pred=p.pred,
+        error=p.error,
+        loss=p.loss,
+        weights=p.weights,
+        clusters=table["cluster"].to_numpy().astype(str),
+        groups=table["group"].to_numpy(),
+        classes=np.array(p.classes),
+        ids=table["id"].to_numpy(),
+        score_entropy=p.scores["entropy"],
+    )
+
+
+def write_tsv(table, path):
+    pa.csv.write_csv(table, path, pa.csv.WriteOptions(delimiter="\t"))
+
+
+WRITERS = {
+    "a.csv": pa.csv.write_csv,
+    "a.csv.gz": write_csv_gz,
+    "a.tsv": write_tsv,
+    "a.parquet": pq.write_table,
+    "a.feather": pa.feather.write_feather,
+    "a.ARROW": lambda table, path: pa.feather.write_feather(table, str(path), compression="uncompressed"),
+    "a.ipc": write_stream,
+    "a.npz": write_npz,
+}
+
+
+def same(a, b):
+    for name in (
+        "labels",
+        "probs",
+        "logits",
+        "members",
+        "pred",
+        "error",
+        "loss",
+        "weights",
+        "clusters",
+        "groups",
+        "ids",
+    ):
+        x, y = getattr(a, name), getattr(b, name)
+        assert (x is None) == (y is None), name
+        if x is not None:
+            assert x.dtype.kind == y.dtype.kind, name
+            np.testing.assert_array_equal(x, y, err_msg=name)
+    assert a.scores.keys() == b.scores.keys()
+    for name in a.scores:
+        np.testing.assert_array_equal(a.scores[name], b.scores[name])
+    assert (a.classes, a.group_names, a.n_classes) == (b.classes, b.group_names, b.n_classes)
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_every_format_gives_the_predictions_of_the_frame(tmp_path, name):
+    table = example()
+    WRITERS[name](table, tmp_path / name)
+    same(read_predictions(tmp_path / name), predictions_from_frame(table))
+    same(read_predictions(str(tmp_path / name)), predictions_from_frame(table))
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.ndjson"])
+def test_json_lines_give_the_predictions_of_the_frame(tmp_path, name):
+    table = example().drop_columns(["score_entropy"])  # JSON has no infinity
+    write_jsonl(table, tmp_path / name)
+    same(read_predictions(tmp_path / name), predictions_from_frame(table))
+
+
+def test_frames_of_every_kind_give_the_predictions_of_the_arrow_table():
+    table = example()
+    same(predictions_from_frame(table.to_pandas()), predictions_from_frame(table))
+    same(predictions_from_frame(pl.from_arrow(table)), predictions_from_frame(table))
+
+
+def test_file_and_arrays_agree(tmp_path):
+    table = example()
+    pq.write_table(table, tmp_path / "a.parquet")
+    p = read_predictions(tmp_path / "a.parquet")
+    labels = [CLASSES.index(label) for label in table["label"].to_pylist()]
+    probs = np.column_stack([table[f"prob_{c}"].to_numpy() for c in CLASSES])
+    q = Predictions(labels, probs=probs, groups=table["group"].to_numpy(), clusters=table["cluster"].to_pylist())
+    np.testing.assert_array_equal(p.probs, q.probs)
+    np.testing.assert_array_equal(p.labels, q.labels)
+    assert p.group_names == q.group_names
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["007", "7", "a,b", 'q"', "naïve", "NA"]), st.floats(0, 1)),
+        min_size=2,
+        max_size=8,
+    )
+)
+def test_odd_class_names_survive_csv(tmp_path, rows):
+    names = ["007", "7", "a,b", 'q"', "naïve", "NA"]
+    rest = [(1 - p) / 5 for _, p in rows]
+    data = {"label": [name for name, _ in rows]}
+    data |= {f"prob_{c}": [p if c == "7" else r for (_, p), r in zip(rows, rest, strict=True)] for c in names}
+    frame = pd.DataFrame(data)
+    frame.to_csv(tmp_path / "odd.csv", index=False)
+    p = read_predictions(tmp_path / "odd.csv")
+    assert [p.classes[k] for k in p.labels] == data["label"]
+    np.testing.assert_array_equal(p.probs, predictions_from_frame(frame).probs)
+
+
+def test_csv_texts_keep_leading_zeros(tmp_path):
+    (tmp_path / "a.csv").write_text("label,prob_1,cluster,id,group\n0,0.2,007,01,09\n1,0.7,7,1,10\n")
+    p = read_predictions(tmp_path / "a.csv")
+    assert p.clusters[0] != p.clusters[1]
+    assert p.ids.tolist() == ["01", "1"]
+    assert p.group_names == ("09", "10")
+
+
+def test_csv_numbers_written_as_floats_or_bools_are_labels(tmp_path):
+    (tmp_path / "a.csv").write_text("label,pred,prob\n0.0,True,0.2\n1.0,False,0.7\n")
+    p = read_predictions(tmp_path / "a.csv")
+    assert (p.labels.tolist(), p.pred.tolist()) == ([0, 1], [1, 0])
+
+
+def test_csv_quoted_line_breaks_are_read(tmp_path):
+    (tmp_path / "a.csv").write_text('text,label,prob\n"two\nlines",0,0.2\n"one",1,0.7\n')
+    assert read_predictions(tmp_path / "a.csv").labels.tolist() == [0, 1]
+
+
+def test_csv_byte_order_mark_is_skipped(tmp_path):
+    (tmp_path / "a.csv").write_bytes(b"\xef\xbb\xbflabel,prob\n0,0.2\n1,0.7\n")
+    assert read_predictions(tmp_path / "a.csv").n == 2
+
+
+def test_csv_numbers_may_become_fractions_late_in_a_large_file(tmp_path):
+    n = 300_000
+    (tmp_path / "a.csv").write_text("label,prob\n" + "1,1\n" * n + "0,0.25\n")
+    p = read_predictions(tmp_path / "a.csv")
+    assert (p.n, p.probs[-1, 1]) == (n + 1, 0.25)
+
+
+def test_columns_are_renamed_in_files_as_in_frames(tmp_path):
+    (tmp_path / "a.csv").write_text("y_true,p0,p1,u\n0,0.8,0.2,3\n1,0.3,0.7,4\n")
+    p = read_predictions(tmp_path / "a.csv", label="y_true", prob="p*", score="u")
+    assert (p.classes, list(p.scores)) == (("0", "1"), ["u"])
+
+
+def test_only_the_needed_columns_are_read(tmp_path):
+    # A column that cannot be read at all does no harm when nobody asks for it.
+    table = pa.table({"label": [0, 1], "prob": [0.2, 0.7], "notes": ["x" * 2000, "y" * 2000]})
+    path = tmp_path / "a.parquet"
+    pq.write_table(table, path, compression="none", use_dictionary=False, write_statistics=False)
+    column = pq.ParquetFile(path).metadata.row_group(0).column(2)
+    raw = bytearray(path.read_bytes())
+    raw[column.data_page_offset : column.data_page_offset + 20] = b"\xff" * 20
+    path.write_bytes(raw)
+    with pytest.raises(OSError, match=r"."):
+        pq.read_table(path)
+    assert read_predictions(path).n == 2
+
+
+def test_class_names_with_dots_are_read_from_parquet(tmp_path):
+    pq.write_table(
+        pa.table({"label": ["a.b", "a"], "prob_a": [0.2, 0.7], "prob_a.b": [0.8, 0.3]}),
+        tmp_path / "a.parquet",
+    )
+    assert read_predictions(tmp_path / "a.parquet").classes == ("a", "a.b")
+
+
+def test_a_glob_joins_files_in_sorted_order(tmp_path):
+    table = example()
+    for k, start in enumerate(range(0, N, 10)):
+        pq.write_table(table.slice(start, 10), tmp_path / f"part{k}.parquet")
+    (tmp_path / "readme.txt").write_text("not data")
+    whole = predictions_from_frame(table)
+    same(read_predictions(tmp_path / "*.parquet"), whole)
+    same(read_predictions(sorted(tmp_path.glob("*.parquet"), reverse=True)), whole)
+
+
+def test_several_npz_files_are_joined(tmp_path):
+    table = example()
+    write_npz(table.slice(0, 30), tmp_path / "a.npz")
+    write_npz(table.slice(30), tmp_path / "b.npz")
+    same(read_predictions(tmp_path / "?.npz"), predictions_from_frame(table))
+
+
+def test_files_of_several_formats_and_types_are_joined(tmp_path):
+    (tmp_path / "a.csv").write_text("label,prob_0,prob_1\n0,1,0\n1,0,1\n")
+    (tmp_path / "b.csv").write_text("label,prob_0,prob_1\n")
+    pq.write_table(pa.table({"prob_1": [0.5, 0.25], "prob_0": [0.5, 0.75], "label": [1, 0]}), tmp_path / "c.parquet")
+    p = read_predictions([tmp_path / "a.csv", tmp_path / "b.csv", tmp_path / "c.parquet"])
+    assert p.labels.tolist() == [0, 1, 1, 0]
+    assert p.probs[:, 1].tolist() == [0, 1, 0.5, 0.25]
+
+
+def test_files_of_one_row_each_are_joined(tmp_path):
+    (tmp_path / "a.csv").write_text("label,prob\n0,0.5\n")
+    (tmp_path / "b.csv").write_text("label,prob\n1,0.5\n")
+    assert read_predictions(tmp_path / "*.csv").n == 2
+
+
+def test_npz_score_needs_no_name(tmp_path):
+    np.savez(tmp_path / "a.npz", score=[1.0, 2.0], error=[0, 1])
+    assert list(read_predictions(tmp_path / "a.npz").scores) == ["score"]
+
+
+def test_npz_classes_and_normalize_may_be_given(tmp_path):
+    np.savez(tmp_path / "a.npz", probs=[[1.0, 3.0], [2.0, 2.0]], labels=["x", "y"])
+    p = read_predictions(tmp_path / "a.npz", classes=["x", "y"], normalize=True)
+    assert (p.labels.tolist(), p.probs[0].tolist()) == ([0, 1], [0.25, 0.75])
+
+
+def parquet_bytes():
+    sink = pa.BufferOutputStream()
+    pq.write_table(example(), sink)
+    return sink.getvalue().to_pybytes()
+
+
+def arrow_bytes():
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, example().schema) as writer:
+        writer.write_table(example())
+    return sink.getvalue().to_pybytes()
+
+
+def npz_bytes(tmp_path, **arrays):
+    np.savez_compressed(tmp_path / "made.npz", **arrays)
+    return (tmp_path / "made.npz").read_bytes()
+
+
+HEADER = b"label,prob_0,prob_1\n"
+BAD_FILES = {
+    "empty csv": ("a.csv", b"", "the file is empty .0 bytes."),
+    "empty parquet": ("a.parquet", b"", "the file is empty"),
+    "blank csv": ("a.csv", b"\n\n", "holds no header line"),
+    "header only": ("a.csv", HEADER, "no rows. Ranking needs at least 2"),
+    "one row": ("a.csv", HEADER + b"0,0.5,0.5\n", "There is 1 row"),
+    "ragged csv": ("a.csv", HEADER + b"0,0.5,0.5\n1,0.5\n", "cannot be read.*Expected 3 columns, got 2"),
+    "duplicated columns": ("a.csv", b"label,prob,prob\n0,1,1\n1,0,0\n", "Duplicated column names: 'prob'"),
+    "not utf-8": ("a.csv", b"label,prob\n\xff\xfe,0.5\n1,0.5\n", "cannot be read"),
+    "not utf-8 header": ("a.csv", b"label,pr\xffb\n0,0.5\n1,0.5\n", "cannot be read"),
+    "semicolons": ("a.csv", b"label;prob\n0;0.5\n1;0.5\n", "The columns are: label;prob"),
+    "text in csv": (
+        "a.csv",
+        HEADER + b"0,0.5,0.5\n1,oops,0.5\n",
+        "`prob_0` holds string, not numbers .row 1: 'oops'",
+    ),
+    "missing in csv": (
+        "a.csv",
+        HEADER + b"0,0.5,0.5\n1,,0.5\n",
+        "`prob_0` has 1 missing value .first at row 1",
+    ),
+    "label missing in csv": (
+        "a.csv",
+        HEADER + b"0,0.5,0.5\n,0.5,0.5\n",
+        "`label` has 1 missing value .first at row 1",
+    ),
+    "wrong label": ("a.csv", HEADER + b"0,0.5,0.5\n2,0.5,0.5\n", "'2' in row 1"),
+    "sum 0.98": ("a.csv", HEADER + b"0,0.5,0.5\n1,0.5,0.48\n", "worst row 1 sums to 0.98"),
+    "broken gzip": ("a.csv.gz", gzip.compress(HEADER + b"0,0.5,0.5\n" * 999)[:40], "cannot be read"),
+    "truncated parquet": ("a.parquet", parquet_bytes()[:-100], "cannot be read; it may be truncated"),
+    "half a parquet": ("a.parquet", parquet_bytes()[:300], "cannot be read"),
+    "text as parquet": ("a.parquet", HEADER, "cannot be read"),
+    "truncated arrow": ("a.arrow", arrow_bytes()[:-300], "cannot be read"),
+    "text as feather": ("a.feather", HEADER, "cannot be read"),
+    "broken json": ("a.jsonl", b'{"label": 0, "prob": 0.5}\n{"label": 1, "pr', "cannot be read"),
+    "json with a hole": (
+        "a.jsonl",
+        b'{"label": 0, "prob": 0.5}\n{"label": 1}\n',
+        "`prob` has 1 missing value .first at row 1",
+    ),
+    "json of two minds": (
+        "a.jsonl",
+        b'{"label": 0, "prob": 0.5}\n{"label": 1, "prob": "x"}\n',
+        "cannot be read",
+    ),
+    "text as npz": ("a.npz", HEADER, "cannot be read"),
+    "unknown extension": ("a.xlsx", b"x", "extension .xlsx is not known. Supported are .csv, .tsv, .parquet"),
+    "no extension": ("preds", b"x", r"extension \(none\) is not known"),
+}
+
+
+@pytest.mark.parametrize(("name", "content", "message"), BAD_FILES.values(), ids=BAD_FILES)
+def test_bad_files_are_refused_by_name(tmp_path, name, content, message):
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=message) as caught:
+        read_predictions(path)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert "\n" not in str(caught.value)
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+@pytest.mark.parametrize("cut", range(1, 40))
+def test_a_parquet_file_cut_anywhere_is_refused(tmp_path, cut):
+    whole = parquet_bytes()
+    path = tmp_path / "cut.parquet"
+    path.write_bytes(whole[: len(whole) * cut // 40])
+    with pytest.raises(InputError, match=r"cut.parquet: cannot be read"):
+        read_predictions(path)
+
+
+BAD_ARRAYS = {
+    "pickled objects": (
+        {"labels": np.array([0, "x"], dtype=object), "probs": [0.5, 0.5]},
+        "Pickled objects are refused",
+    ),
+    "unknown array": ({"labels": [0, 1], "prob": [0.5, 0.5]}, "`prob` is not known. Did you mean .probs."),
+    "unknown score": ({"labels": [0, 1], "probs": [0.5, 0.5], "score_": [1, 2]}, "`score_` is not known"),
+    "scalar": ({"labels": [0, 1], "probs": 0.5}, "`probs` is a single value"),
+    "lengths": ({"labels": [0, 1, 1], "probs": [0.5, 0.5]}, "`probs` has 2 rows but `labels` has 3"),
+    "one row": ({"labels": [0], "probs": [0.5]}, "has 1 row"),
+    "nothing": ({"labels": [0, 1]}, "need `labels` and one of"),
+}
+
+
+@pytest.mark.parametrize(("arrays", "message"), BAD_ARRAYS.values(), ids=BAD_ARRAYS)
+def test_bad_npz_files_are_refused_by_name(tmp_path, arrays, message):
+    np.savez(tmp_path / "a.npz", **arrays)
+    with pytest.raises(InputError, match=message) as caught:
+        read_predictions(tmp_path / "a.npz")
+    assert str(caught.value).startswith(f"{tmp_path / 'a.npz'}: ")
+
+
+@pytest.mark.parametrize("share", [0.2, 0.5, 0.8, 0.98])
+def test_a_truncated_npz_file_is_refused(tmp_path, share):
+    whole = npz_bytes(tmp_path, labels=RNG.integers(0, 2, 500), probs=RNG.random(500))
+    (tmp_path / "cut.npz").write_bytes(whole[: int(len(whole) * share)])
+    with pytest.raises(InputError, match=r"cut.npz: cannot be read"):
+        read_predictions(tmp_path / "cut.npz")
+
+
+def test_a_damaged_npz_member_is_refused(tmp_path):
+    raw = bytearray(npz_bytes(tmp_path, labels=RNG.integers(0, 2, 500), probs=RNG.random(500)))
+    raw[2000:2100] = b"\xff" * 100
+    (tmp_path / "bad.npz").write_bytes(raw)
+    with pytest.raises(InputError, match=r"bad.npz: "):
+        read_predictions(tmp_path / "bad.npz")
+
+
+def test_a_single_array_is_no_npz_file(tmp_path):
+    with open(tmp_path / "a.npz", "wb") as file:
+        np.save(file, np.zeros(3))
+    with pytest.raises(InputError, match=r"a.npz: is a single array.*savez"):
+        read_predictions(tmp_path / "a.npz")
+
+
+def test_column_options_do_not_apply_to_npz(tmp_path):
+    np.savez(tmp_path / "a.npz", labels=[0, 1], probs=[0.5, 0.5])
+    with pytest.raises(InputError, match="`label` names a column"):
+        read_predictions(tmp_path / "a.npz", label="y")
+
+
+def test_npz_files_and_tables_do_not_mix(tmp_path):
+    np.savez(tmp_path / "a.npz", labels=[0, 1], probs=[0.5, 0.5])
+    (tmp_path / "b.csv").write_text("label,prob\n0,0.5\n")
+    with pytest.raises(InputError, match="cannot be joined"):
+        read_predictions([tmp_path / "a.npz", tmp_path / "b.csv"])
+
+
+def test_npz_files_must_agree_on_arrays_and_classes(tmp_path):
+    np.savez(tmp_path / "a.npz", labels=[0, 1], probs=[0.5, 0.5], classes=["x", "y"])
+    np.savez(tmp_path / "b.npz", labels=[0, 1], probs=[0.5, 0.5], classes=["y", "x"])
+    np.savez(tmp_path / "c.npz", labels=[0, 1], probs=[0.5, 0.5], weights=[1, 1])
+    with pytest.raises(InputError, match="`classes` differ"):
+        read_predictions(tmp_path / "[ab].npz")
+    with pytest.raises(InputError, match=r"c.npz: lacks classes and also has weights"):
+        read_predictions(tmp_path / "[ac].npz")
+
+
+def test_a_missing_file_suggests_the_nearest(tmp_path):
+    (tmp_path / "preds.csv").write_text("x")
+    with pytest.raises(InputError, match=r"pred.csv: there is no such file. Did you mean .preds.csv."):
+        read_predictions(tmp_path / "pred.csv")
+    with pytest.raises(InputError, match="there is no such file"):
+        read_predictions(tmp_path / "no" / "pred.csv")
+
+
+def test_a_pattern_without_match_is_refused(tmp_path):
+    with pytest.raises(InputError, match="no file matches"):
+        read_predictions(tmp_path / "*.parquet")
+
+
+def test_a_folder_is_refused_with_a_pattern_to_use(tmp_path):
+    with pytest.raises(InputError, match=r"is a folder.*\*\.parquet"):
+        read_predictions(tmp_path)
+
+
+def test_no_files_and_no_names_are_refused():
+    with pytest.raises(InputError, match="empty list"):
+        read_predictions([])
+    with pytest.raises(InputError, match="`path` holds 3"):
+        read_predictions([3])
+
+
+def test_a_file_named_twice_is_refused(tmp_path):
+    (tmp_path / "a.csv").write_text("label,prob\n0,0.5\n1,0.5\n")
+    with pytest.raises(InputError, match="named twice"):
+        read_predictions([tmp_path / "a.csv", tmp_path / "*.csv"])
+
+
+def test_a_file_with_brackets_in_its_name_is_read(tmp_path):
+    (tmp_path / "a[1].csv").write_text("label,prob\n0,0.5\n1,0.5\n")
+    assert read_predictions(tmp_path / "a[1].csv").n == 2
+
+
+def test_files_with_other_columns_are_named(tmp_path):
+    (tmp_path / "a.csv").write_text("label,prob_0,prob_1,extra\n0,0.5,0.5,1\n1,0.5,0.5,1\n")
+    (tmp_path / "b.csv").write_text("label,prob_0,prob_1,weight\n0,0.5,0.5,1\n1,0.5,0.5,1\n")
+    with pytest.raises(InputError, match=r"b.csv: also has weight, unlike .*a.csv"):
+        read_predictions(tmp_path / "*.csv")
+
+
+def test_the_bad_one_of_several_files_is_named(tmp_path):
+    (tmp_path / "a.csv").write_text("label,prob_0,prob_1\n0,0.5,0.5\n1,0.5,0.5\n")
+    (tmp_path / "b.csv").write_text("label,prob_0,prob_1\n0,0.5,0.5\n1,0.5,0.4\n")
+    with pytest.raises(InputError, match=r"b.csv: `probs` does not sum to 1: worst row 1") as caught:
+        read_predictions(tmp_path / "*.csv")
+    assert str(caught.value).count(".csv") == 1
+
+
+def test_types_that_cannot_be_joined_are_named(tmp_path):
+    pq.write_table(pa.table({"label": [0, 1], "prob": [0.5, 0.5]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"label": [0, 1], "prob": [[0.5], [0.5]]}), tmp_path / "b.parquet")
+    with pytest.raises(InputError, match=r"column `prob` has types that cannot be joined|holds .*not numbers"):
+        read_predictions(tmp_path / "*.parquet")
+
+
+def test_unknown_options_are_refused(tmp_path):
+    with pytest.raises(TypeError, match="lable"):
+        read_predictions(tmp_path / "a.csv", lable="y")
+
+
+def test_a_home_folder_is_expanded(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "a.csv").write_text("label,prob\n0,0.5\n1,0.5\n")
+    assert read_predictions(str(Path("~") / "a.csv")).n == 2

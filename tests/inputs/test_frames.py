@@ -1,0 +1,453 @@
+"""Frames: which column is what, which class a label means, and what is said when that cannot be told."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from uqeval._errors import InputError
+from uqeval.inputs import Predictions, predictions_from_frame
+
+DATA = {
+    "label": ["dog", "cat", "dog"],
+    "prob_dog": [0.6, 0.3, 0.2],
+    "prob_cat": [0.4, 0.7, 0.8],
+}
+NUMBERED = {
+    "label": [0, 1, 10],
+    "prob_10": [0.2, 0.1, 0.7],
+    "prob_0": [0.5, 0.1, 0.1],
+    "prob_1": [0.3, 0.8, 0.2],
+}
+KINDS = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "arrow": pa.table}
+
+
+@pytest.fixture(params=KINDS)
+def kind(request):
+    return KINDS[request.param]
+
+
+def read(data, **columns):
+    return predictions_from_frame(pa.table(data), **columns)
+
+
+def without(data, *names):
+    return {name: column for name, column in data.items() if name not in names}
+
+
+def test_frames_of_every_kind_give_the_same_predictions(kind):
+    p = predictions_from_frame(kind(DATA))
+    assert p.classes == ("dog", "cat")
+    assert p.labels.tolist() == [0, 1, 0]
+    np.testing.assert_array_equal(p.probs, [[0.6, 0.4], [0.3, 0.7], [0.2, 0.8]])
+
+
+def test_from_frame_is_the_same_as_the_function(kind):
+    p = Predictions.from_frame(kind({"y": [0, 1], "prob_0": [0.1, 0.2], "prob_1": [0.9, 0.8]}), label="y")
+    assert p.labels.tolist() == [0, 1]
+
+
+def test_every_column_of_the_schema_arrives(kind):
+    data = NUMBERED | {f"logit_{c}": np.log(NUMBERED[f"prob_{c}"]) for c in (0, 1, 10)}
+    data |= {f"member{i}_prob_{c}": NUMBERED[f"prob_{c}"] for i in range(11) for c in (1, 0, 10)}
+    data |= {f"member{i}_logit_{c}": data[f"logit_{c}"] for i in range(2) for c in (1, 0, 10)}
+    data |= {f"soft_{c}": NUMBERED[f"prob_{c}"] for c in (10, 1, 0)}
+    data["member10_prob_0"], data["member10_prob_1"] = [0.6, 0.2, 0.2], [0.2, 0.7, 0.1]
+    data |= {"pred": [0, 10, 10], "error": [False, True, False], "loss": [1, 2, 3], "weight": [1.0, 2.0, 0.0]}
+    data |= {"score_entropy": [0.1, 0.2, np.inf], "score_my score": [3, 2, 1]}
+    data |= {
+        "cluster": ["p1", "p2", "p1"],
+        "group": [30, 4, 4],
+        "id": ["a", "b", "c"],
+        "comment": ["", "x", "y"],
+    }
+    p = predictions_from_frame(kind(data))
+    assert p.classes == ("0", "1", "10")
+    expected = np.column_stack([NUMBERED[f"prob_{c}"] for c in (0, 1, 10)])
+    np.testing.assert_array_equal(p.probs, expected)
+    np.testing.assert_array_equal(p.logits, np.log(expected))
+    np.testing.assert_array_equal(p.soft_labels, expected)
+    assert p.members.shape == (11, 3, 3)
+    np.testing.assert_array_equal(p.members[9], expected)
+    assert p.members[10, 0].tolist() == [0.6, 0.2, 0.2]  # member 10 comes after member 9
+    np.testing.assert_array_equal(p.member_logits, [np.log(expected)] * 2)
+    assert (p.pred.tolist(), p.error.tolist(), p.loss.tolist()) == ([0, 2, 2], [0, 1, 0], [1, 2, 3])
+    assert p.weights.tolist() == [1, 2, 0]
+    assert {name: score.tolist() for name, score in p.scores.items()} == {
+        "entropy": [0.1, 0.2, np.inf],
+        "my score": [3, 2, 1],
+    }
+    assert (p.clusters.tolist(), p.cluster_values.tolist()) == ([0, 1, 0], ["p1", "p2"])
+    assert (p.groups.tolist(), p.group_names) == ([1, 0, 0], ("4", "30"))
+    assert p.ids.tolist() == ["a", "b", "c"]
+
+
+def test_columns_can_be_renamed_by_name_and_pattern():
+    data = {
+        "y": ["b", "a"],
+        "pred": ["b", "b"],
+        "p(a)": [0.3, 0.4],
+        "p(b)": [0.7, 0.6],
+        "u": [1, 2],
+        "who": [1, 1],
+    }
+    p = read(data, label="y", prob="p(*)", score="u", cluster="who")
+    assert (p.classes, p.labels.tolist(), p.pred.tolist()) == (("a", "b"), [1, 0], [1, 1])
+    assert list(p.scores) == ["u"]
+    assert p.clusters.tolist() == [0, 0]
+
+
+def test_a_wide_pattern_does_not_take_columns_that_have_a_part():
+    p = read({"label": [0, 1], "pred": [0, 0], "p0": [0.6, 0.7], "p1": [0.4, 0.3]}, prob="p*")
+    assert p.classes == ("0", "1")
+
+
+def test_none_leaves_a_part_out():
+    p = read(
+        DATA | {"pred": ["cat"] * 3, "score_s": [1, 2, 3], "soft_x": [1, 1, 1]},
+        pred=None,
+        score=None,
+        soft=None,
+    )
+    assert (p.pred, p.scores, p.soft_labels) == (None, {}, None)
+
+
+def test_a_list_of_columns_fixes_the_class_order():
+    data = {"label": [0, 1], "neg": [0.6, 0.7], "pos": [0.4, 0.3]}
+    p = read(data, prob=["neg", "pos"])
+    assert (p.classes, p.labels.tolist()) == (("neg", "pos"), [0, 1])
+    p = read(data, prob=["neg", "pos"], classes=["healthy", "ill"])
+    assert (p.classes, p.labels.tolist()) == (("healthy", "ill"), [0, 1])
+    assert p.probs[0].tolist() == [0.6, 0.4]
+
+
+def test_classes_fix_the_order_and_integers_index_into_them():
+    data = DATA | {"label": [1, 0, 1]}
+    p = read(data, classes=["cat", "dog"])
+    assert (p.classes, p.labels.tolist()) == (("cat", "dog"), [1, 0, 1])
+    assert p.probs[0].tolist() == [0.4, 0.6]
+    assert read(DATA, classes=["cat", "dog"]).labels.tolist() == [1, 0, 1]
+
+
+def test_integer_texts_index_into_classes_too():
+    assert read(DATA | {"label": ["1", "0", "1"]}, classes=["cat", "dog"]).labels.tolist() == [1, 0, 1]
+
+
+def test_numeric_class_names_are_names_even_with_classes_given():
+    p = read(NUMBERED, classes=["10", "1", "0"])
+    assert p.labels.tolist() == [2, 1, 0]
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        [0, 1],
+        [0.0, 1.0],
+        [False, True],
+        ["0", "1"],
+        ["0.0", "1.0"],
+        ["False", "True"],
+        ["false", "true"],
+        ["00", "01"],
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize(
+    "columns", [{"prob_0": [0.9, 0.2], "prob_1": [0.1, 0.8]}, {"prob_1": [0.1, 0.8]}, {"prob": [0.1, 0.8]}]
+)
+def test_zero_one_labels_are_read_however_they_are_written(labels, columns):
+    p = read({"label": labels} | columns)
+    assert p.labels.tolist() == [0, 1]
+    assert p.classes == ("0", "1")
+    np.testing.assert_allclose(p.probs, [[0.9, 0.1], [0.2, 0.8]])
+
+
+def test_a_text_label_keeps_its_leading_zeros():
+    p = read({"label": ["007", "7"], "prob_007": [0.9, 0.2], "prob_7": [0.1, 0.8]})
+    assert p.labels[0] != p.labels[1]
+    assert p.classes[p.labels[0]] == "007"
+
+
+@pytest.mark.parametrize("wrap", [lambda x: pa.array(x).dictionary_encode(), lambda x: pa.array(x, pa.large_string())])
+def test_label_encodings_do_not_matter(wrap):
+    p = predictions_from_frame(pa.table(DATA | {"label": wrap(DATA["label"]), "group": wrap(["x", "y", "x"])}))
+    assert (p.labels.tolist(), p.groups.tolist()) == ([0, 1, 0], [0, 1, 0])
+
+
+def test_pandas_and_polars_categories_are_read():
+    a = predictions_from_frame(pd.DataFrame(DATA).astype({"label": "category"}))
+    b = predictions_from_frame(pl.DataFrame(DATA).cast({"label": pl.Categorical}))
+    c = predictions_from_frame(pl.DataFrame(DATA).cast({"label": pl.Enum(["cat", "dog"])}))
+    assert a.labels.tolist() == b.labels.tolist() == c.labels.tolist() == [0, 1, 0]
+
+
+def test_chunks_are_joined():
+    part = pa.table(DATA)
+    p = predictions_from_frame(pa.concat_tables([part.slice(0, 0), part, part.slice(1)]))
+    assert p.labels.tolist() == [0, 1, 0, 1, 0]
+    assert p.probs[:, 0].tolist() == [0.6, 0.3, 0.2, 0.3, 0.2]
+
+
+def test_pandas_column_names_that_are_not_texts_are_read():
+    p = predictions_from_frame(pd.DataFrame({"label": [0, 1], 0: [0.9, 0.2], 1: [0.1, 0.8]}), prob=["0", "1"])
+    assert p.probs.tolist() == [[0.9, 0.1], [0.2, 0.8]]
+
+
+def test_single_named_column_belongs_to_its_class():
+    p = read({"label": ["ill", "well"], "prob_ill": [0.9, 0.2]})
+    assert (p.classes, p.labels.tolist()) == (("well", "ill"), [1, 0])
+    np.testing.assert_allclose(p.probs, [[0.1, 0.9], [0.8, 0.2]])
+    p = read({"label": [0, 1], "prob_0": [0.9, 0.2]})
+    assert p.classes == ("0", "1")
+    np.testing.assert_allclose(p.probs, [[0.9, 0.1], [0.2, 0.8]])
+    np.testing.assert_allclose(read({"label": [0, 1], "prob_0": [0.9, 0.2]}, prob="prob_0").probs, p.probs)
+
+
+def test_single_named_column_works_when_one_label_is_absent():
+    assert read({"label": ["ill", "ill"], "prob_ill": [0.9, 0.2]}).classes == ("not ill", "ill")
+    assert read({"label": [1, 1], "prob_1": [0.9, 0.2]}).classes == ("0", "1")
+    assert read({"error": [1, 0], "prob_1": [0.9, 0.2]}).classes == ("0", "1")
+
+
+def test_plain_column_names_class_1_of_classes():
+    p = read({"label": ["ill", "well"], "p_hat": [0.9, 0.2]}, prob="p_hat", classes=["well", "ill"])
+    assert p.labels.tolist() == [1, 0]
+    assert p.probs[:, 1].tolist() == [0.9, 0.2]
+
+
+def test_a_lone_logit_is_the_log_odds():
+    p = read({"label": [0, 1], "logit": [0.0, 2.0]})
+    np.testing.assert_allclose(p.probs[:, 1], [0.5, 1 / (1 + np.exp(-2))])
+    p = read({"label": [0, 1], "logit_0": [0, 2]})
+    np.testing.assert_allclose(p.probs[:, 0], [0.5, 1 / (1 + np.exp(-2))])
+
+
+def test_members_of_a_binary_task_need_one_column_each():
+    p = read({"label": [0, 1], "member0_prob": [0.1, 0.8], "member1_prob": [0.3, 0.6]})
+    np.testing.assert_allclose(p.probs[:, 1], [0.2, 0.7])
+    p = read({"label": [0, 1], "m_a": [0.1, 0.8], "m_b": [0.3, 0.6]}, member="m_*")
+    np.testing.assert_allclose(p.members[1, :, 1], [0.3, 0.6])
+
+
+def test_scores_without_a_model_need_no_label():
+    p = read({"score": [1.0, 2.0], "error": [0, 1]})
+    assert (p.labels, list(p.scores)) == (None, ["score"])
+
+
+def test_labels_without_a_model_keep_their_names():
+    p = read({"score_s": [1, 2, 3], "loss": [0, 1, 5], "label": [30, 4, 4]})
+    assert (p.classes, p.labels.tolist()) == (("4", "30"), [1, 0, 0])
+    p = read({"score_s": [1, 2], "error": [0, 1], "label": ["b", "a"], "pred": ["b", "c"]})
+    assert (p.classes, p.labels.tolist(), p.pred.tolist()) == (("a", "b", "c"), [1, 0], [1, 2])
+
+
+def test_float32_columns_keep_the_float32_tolerance():
+    data = {
+        "label": [0, 1],
+        "prob_0": pa.array([1.0001, 0.5], pa.float32()),
+        "prob_1": pa.array([-0.0001, 0.5], pa.float32()),
+    }
+    assert read(data).probs[0].tolist() == [1, 0]
+
+
+def test_votes_are_normalised_on_request():
+    data = DATA | {"soft_dog": [9, 1, 5], "soft_cat": [1, 9, 5]}
+    np.testing.assert_allclose(read(data, normalize=True).soft_labels, [[0.9, 0.1], [0.1, 0.9], [0.5, 0.5]])
+
+
+def test_decimal_columns_are_numbers():
+    data = DATA | {name: pa.array(DATA[name]).cast(pa.decimal128(5, 2)) for name in ("prob_dog", "prob_cat")}
+    np.testing.assert_allclose(read(data).probs[0], [0.6, 0.4])
+
+
+def test_a_million_text_labels_take_less_than_a_third_of_a_second():
+    n = 10**6
+    codes = np.arange(n) % 10
+    labels = pa.DictionaryArray.from_arrays(codes, [f"class {k}" for k in range(10)]).cast(pa.string())
+    frame = pa.table({"label": labels, "score_s": codes.astype(float), "error": codes > 5})
+    best = np.inf
+    for _ in range(3):
+        start = time.perf_counter()
+        p = predictions_from_frame(frame)
+        best = min(best, time.perf_counter() - start)
+    np.testing.assert_array_equal(p.labels, codes)
+    assert best < 0.3
+
+
+MEMBERS = {"member0_prob_dog": [0.5] * 3, "member0_prob_cat": [0.5] * 3, "member1_prob_dog": [0.5] * 3}
+NAN = float("nan")
+BAD = {
+    "no label": (
+        without(DATA, "label"),
+        {},
+        "There is no `label` column.*The columns are: prob_dog, prob_cat",
+    ),
+    "misspelt label": (
+        without(DATA, "label") | {"lable": [1, 2, 3]},
+        {},
+        "no `label` column. Did you mean .lable.",
+    ),
+    "nothing": ({"label": [0, 1]}, {}, "no probability or score column.*The columns are: label"),
+    "scores only": ({"score_s": [1, 2]}, {}, "no `error` or `loss` column"),
+    "scores and pred": ({"label": [0, 1], "pred": [0, 1], "score_s": [1, 2]}, {}, "Add an `error` column"),
+    "named column": (
+        DATA,
+        {"label": "labels"},
+        "no column `labels` .label.. Did you mean .label..*prob_dog, prob_cat",
+    ),
+    "named group": (DATA, {"group": "hospital"}, "no column `hospital` .group.. The columns are: label"),
+    "named pattern": (DATA, {"prob": "pr*b"}, r"No column matches `pr\*b`"),
+    "named list": (DATA, {"prob": ["prob_dog", "prob_cow"]}, "no column `prob_cow` .prob.. Did you mean"),
+    "named score": (DATA, {"score": "entropy"}, "no column `entropy`"),
+    "named score pattern": (DATA, {"score": "u_*"}, r"No column matches `u_\*`"),
+    "named member": (DATA, {"member": "m*_*"}, r"No column matches `m\*_\*`"),
+    "two stars": (DATA, {"prob": "p*_*"}, "2 stars"),
+    "ragged members": (DATA | MEMBERS, {}, "Member 1 has no column for class cat; it has member1_prob_dog"),
+    "class sets": (
+        DATA | {"soft_dog": [1, 1, 1], "soft_cow": [0, 0, 0]},
+        {},
+        "soft lacks cat; prob lacks cow",
+    ),
+    "class sets of members": (
+        DATA | {"member0_prob_dog": [0.5] * 3, "member0_prob_cow": [0.5] * 3},
+        {},
+        "prob and member columns are for different classes",
+    ),
+    "widths of lists": (
+        NUMBERED | {"a": [0, 0, 0], "b": [1, 1, 1]},
+        {"soft": ["a", "b"]},
+        r"2 soft columns .a, b. but 3 classes",
+    ),
+    "classes not the columns'": (
+        DATA,
+        {"classes": ["cat", "cow"]},
+        "`classes` names cat, cow, but the prob columns hold dog, cat",
+    ),
+    "classes twice": (DATA, {"classes": ["cat", "cat"]}, "`classes` names cat, cat"),
+    "classes of a list": (
+        DATA,
+        {"prob": ["prob_dog"], "classes": ["a", "b", "c"]},
+        "does for 2 classes, but there are 3",
+    ),
+    "lone column of another class": (
+        {"label": [0, 1], "prob_cow": [0.1, 0.2]},
+        {"classes": ["cat", "dog"]},
+        "is for class cow; the classes are cat, dog",
+    ),
+    "lone column": (
+        {"label": ["a", "b", "c"], "prob_a": [0.1, 0.2, 0.3]},
+        {},
+        "besides a the labels hold b, c",
+    ),
+    "lone column beside 3": (NUMBERED | {"soft": [0.1, 0.2, 0.3]}, {}, "`soft` is the only soft column"),
+    "unknown label": (
+        DATA | {"label": ["dog", "cow", "dog"]},
+        {},
+        r"'cow' in row 1 .1 such rows.*\(dog, cat\)",
+    ),
+    "unknown number": (NUMBERED | {"label": [0, 1, 2]}, {}, r"holds 2 in row 2.*\(0, 1, 10\)"),
+    "fraction label": (NUMBERED | {"label": [0, 0.5, 1]}, {}, "holds 0.5 in row 1"),
+    "text label of numbers": (NUMBERED | {"label": ["0", "x", "1"]}, {}, "'x' in row 1"),
+    "integer label of names": (
+        DATA | {"label": [0, 1, 0]},
+        {},
+        r"Integers need an order: pass classes=\[...\]",
+    ),
+    "index too high": (DATA | {"label": [0, 1, 2]}, {"classes": ["cat", "dog"]}, "holds 2 in row 2"),
+    "text labels of plain prob": ({"label": ["a", "b"], "prob": [0.1, 0.2]}, {}, r"'a' in row 0.*\(0, 1\)"),
+    "unknown pred": (DATA | {"pred": ["dog", "cow", "dog"]}, {}, "`pred` holds 'cow' in row 1"),
+    "null label": (DATA | {"label": ["dog", None, None]}, {}, "`label` has 2 missing values .first at row 1"),
+    "empty label": (DATA | {"label": ["dog", "", "cat"]}, {}, "`label` has 1 missing value "),
+    "null prob": (
+        DATA | {"prob_cat": [0.4, 0.7, None]},
+        {},
+        "`prob_cat` has 1 missing value .first at row 2",
+    ),
+    "NaN prob": (DATA | {"prob_cat": [0.4, NAN, NAN]}, {}, "`prob_cat` has 2 missing values .first at row 1"),
+    "null and NaN": (
+        DATA | {"prob_cat": [0.4, NAN, None]},
+        {},
+        "`prob_cat` has 2 missing values .first at row 1",
+    ),
+    "NaN score": (DATA | {"score_s": [0.4, NAN, 1]}, {}, "`score_s` has 1 missing"),
+    "null weight": (DATA | {"weight": [1, None, 1]}, {}, "`weight` has 1 missing"),
+    "null group": (DATA | {"group": ["a", None, "b"]}, {}, "`group` has 1 missing"),
+    "all null": (DATA | {"prob_cat": [None] * 3}, {}, "`prob_cat` has 3 missing"),
+    "text prob": (
+        DATA | {"prob_cat": ["0.4", "n.a.", "0.8"]},
+        {},
+        r"`prob_cat` holds string, not numbers .row 1: 'n.a.'",
+    ),
+    "numbers as text": (DATA | {"prob_cat": ["0.4", "0.7", "0.8"]}, {}, "numbers written as text"),
+    "list prob": (DATA | {"prob_cat": [[0.4], [0.7], [0.8]]}, {}, "`prob_cat` holds list"),
+    "sum 0.98": (DATA | {"prob_cat": [0.4, 0.68, 0.8]}, {}, "worst row 1 sums to 0.98"),
+    "logits": (DATA | {"prob_cat": [-4.0, 3.0, 9.0]}, {}, "look like logits"),
+    "error 2": (DATA | {"error": [0, 1, 2]}, {}, "row 2 holds 2"),
+    "negative weight": (DATA | {"weight": [0, 1, -2]}, {}, "`weights` must be ≥ 0"),
+    "no rows": ({"label": [], "prob": []}, {}, "no rows. Ranking needs at least 2"),
+    "one row": ({"label": [1], "prob": [0.5]}, {}, "There is 1 row. Ranking"),
+}
+
+
+@pytest.mark.parametrize(("data", "columns", "message"), BAD.values(), ids=BAD)
+def test_bad_frames_are_refused_with_a_clear_message(data, columns, message):
+    with pytest.raises(InputError, match=message):
+        read(data, **columns)
+
+
+@pytest.mark.parametrize(
+    "name", ["null label", "null prob", "NaN prob", "NaN score", "null weight", "null group", "text prob"]
+)
+@pytest.mark.parametrize(
+    "make", [pd.DataFrame, lambda data: pl.DataFrame(data, strict=False)], ids=["pandas", "polars"]
+)
+def test_missing_and_wrong_values_are_named_in_every_kind_of_frame(name, make):
+    data, columns, message = BAD[name]
+    with pytest.raises(InputError, match=message.replace("holds string", "holds .*string")):
+        predictions_from_frame(make(data), **columns)
+
+
+def test_duplicated_columns_are_named():
+    table = pa.Table.from_arrays(
+        [pa.array([0, 1]), pa.array([0.5, 0.5]), pa.array([0.5, 0.5])], ["label", "prob", "prob"]
+    )
+    with pytest.raises(InputError, match="Duplicated column names: 'prob'"):
+        predictions_from_frame(table)
+    frame = pd.DataFrame([[0, 0.5, 0.5], [1, 0.5, 0.5]], columns=["label", "prob", "prob"])
+    with pytest.raises(InputError, match="Duplicated column names: 'prob'"):
+        predictions_from_frame(frame)
+
+
+def test_a_pandas_column_of_mixed_types_is_named():
+    frame = pd.DataFrame({"label": [0, 1], "prob": np.array([0.5, "x"], dtype=object)})
+    with pytest.raises(InputError, match="`prob` mixes types"):
+        predictions_from_frame(frame)
+
+
+def test_lazy_frames_must_be_collected():
+    with pytest.raises(InputError, match=r"lazy .polars LazyFrame.*Collect it first"):
+        predictions_from_frame(pl.LazyFrame(DATA))
+
+
+def test_a_duckdb_relation_must_be_collected():
+    duckdb = pytest.importorskip("duckdb")
+    with pytest.raises(InputError, match="Collect it first"):
+        predictions_from_frame(duckdb.sql("select 1 as label, 0.5 as prob"))
+
+
+@pytest.mark.parametrize(
+    "thing", [[1, 2], DATA, np.zeros(3), "preds.csv", None], ids=["list", "dict", "array", "str", "None"]
+)
+def test_what_is_not_a_frame_is_refused(thing):
+    with pytest.raises(InputError, match="Pass a pandas, Polars or Arrow frame"):
+        predictions_from_frame(thing)
+
+
+def test_long_lists_of_columns_are_shortened():
+    with pytest.raises(InputError, match=r"x0, x1, .*… \(88 more\)"):
+        read({f"x{i}": [1, 2] for i in range(100)})
