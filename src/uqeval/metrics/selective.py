@@ -1,0 +1,349 @@
+"""Selective prediction: how many errors are accepted when the most uncertain rows are sent to a human?
+
+One tie rule: a block of tied scores is accepted in random order, and every number is the expectation over it.
+Two different areas live here and must not be mixed up: Geifman's AURC averages the risk over coverages, while
+AUGRC (Traub et al. 2024) averages the accepted errors; the G-AUC of the paper is 2·AUGRC and not AURC.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from uqeval import kernels
+from uqeval._check import Float, Int, Nan, check_rows
+from uqeval._errors import UndefinedMetricWarning
+
+__all__ = [
+    "RiskCurve",
+    "auarc",
+    "augrc",
+    "aurc",
+    "e_aurc",
+    "g_auc",
+    "h_auc",
+    "mbc_curve",
+    "mce_curve",
+    "naurc",
+    "prr",
+    "risk_coverage_curve",
+]
+
+
+class Blocks(NamedTuple):
+    """Rows in order of the score, in blocks of tied scores."""
+
+    row: Int  # the rows in order
+    first: Int  # where each block starts
+    size: Int  # rows in each block
+    weight: Float  # their weight
+    bad: Float  # their weighted loss
+
+
+def tie_blocks(score: Float, loss: NDArray[Any], weights: Float | None) -> Blocks:
+    """Blocks of tied scores with their weight and loss; sums do not depend on the order of rows."""
+    if weights is None and loss.dtype == np.uint8:
+        order = kernels.order_by(score)
+        row, start = order.row, order.start
+    else:  # float sums: fix the order inside a block too
+        keys = (loss,) if weights is None else (weights, loss)
+        row = np.lexsort((*keys, score + 0.0))
+        s = score[row]
+        new = np.concatenate([[True], s[1:] != s[:-1]])
+        start = np.maximum.accumulate(np.where(new, np.arange(len(s)), 0))
+    first = np.flatnonzero(start == np.arange(len(start)))
+    size = np.diff(first, append=len(row))
+    bad = loss[row].astype(np.float64)
+    if weights is None:
+        return Blocks(row, first, size, size.astype(np.float64), np.add.reduceat(bad, first))
+    w = weights[row]
+    return Blocks(row, first, size, np.add.reduceat(w, first), np.add.reduceat(bad * w, first))
+
+
+class Steps(NamedTuple):
+    """The tie-averaged walk: every row of a block weighs and errs as the block does on average."""
+
+    step: Float  # weight of each step
+    weight: Float  # weight accepted after it
+    risk: Float  # loss accepted after it, per weight accepted
+
+
+def walk(blocks: Blocks) -> Steps:
+    """Rows one by one from the most certain."""
+    size = blocks.size
+    inside = np.arange(1, len(blocks.row) + 1) - np.repeat(blocks.first, size)
+    before_weight = np.cumsum(blocks.weight) - blocks.weight
+    before_bad = np.cumsum(blocks.bad) - blocks.bad
+    step = np.repeat(blocks.weight / size, size)
+    weight = np.repeat(before_weight, size) + inside * step
+    bad = np.repeat(before_bad, size) + inside * np.repeat(blocks.bad / size, size)
+    return Steps(step, weight, bad / weight)
+
+
+def aurc_value(blocks: Blocks) -> float:
+    return mean_risk(walk(blocks))
+
+
+def mean_risk(steps: Steps) -> float:
+    """AURC of a walk."""
+    return float((steps.step * steps.risk).sum() / steps.step.sum())
+
+
+def aurc_best(loss: NDArray[Any], weights: Float | None) -> float:
+    """AURC of the oracle, which orders rows by their loss; exact in finite samples."""
+    return aurc_value(tie_blocks(loss.astype(np.float64), loss, weights))
+
+
+def augrc_value(blocks: Blocks) -> float:
+    """Trapezoid of accepted loss against coverage, one vertex per distinct score; exact for 0/1 errors."""
+    before = np.cumsum(blocks.bad) - blocks.bad
+    total = blocks.weight.sum()
+    # At most 1/2, which rounding of weights could pass.
+    return min(0.5, float((blocks.weight * (2 * before + blocks.bad)).sum() / (2 * total * total)))
+
+
+def _blocks(score: ArrayLike, error: ArrayLike, weights: ArrayLike | None, nan: Nan, kind: str) -> Blocks:
+    s, e, w, _ = check_rows(score, error, weights, kind="error" if kind == "error" else "loss01", nan=nan)
+    return tie_blocks(s, e, w)
+
+
+def aurc(score: ArrayLike, error: ArrayLike, *, weights: ArrayLike | None = None, nan: Nan = "raise") -> float:
+    """Area under the risk–coverage curve (Geifman & El-Yaniv 2018): the mean risk over coverages 1/n, 2/n, …, 1.
+
+    Parameters
+    ----------
+    score : array-like of shape (n,)
+        Uncertainty; higher means less sure.
+    error : array-like of shape (n,)
+        1 where the prediction is wrong, else 0; or a loss in [0, 1].
+    weights : array-like of shape (n,), optional
+        Row weights ≥ 0. A weight of 2 is not the same as two copies: AURC counts coverages row by row.
+    nan : "raise" or "omit"
+        What to do with rows that hold NaN.
+
+    Returns
+    -------
+    float
+        In [0, 1], lower is better; a constant score gets the error rate.
+
+    Examples
+    --------
+    >>> aurc(score=[1, 2, 3, 4], error=[0, 0, 0, 1])
+    0.0625
+    """
+    return aurc_value(_blocks(score, error, weights, nan, "loss01"))
+
+
+def e_aurc(score: ArrayLike, error: ArrayLike, *, weights: ArrayLike | None = None, nan: Nan = "raise") -> float:
+    """AURC minus the AURC of the oracle on the same rows: 0 for a perfect ranking, never below 0 without weights.
+
+    Examples
+    --------
+    >>> e_aurc(score=[1, 2, 3, 4], error=[0, 0, 0, 1])
+    0.0
+    """
+    s, e, w, _ = check_rows(score, error, weights, kind="error", nan=nan)
+    return aurc_value(tie_blocks(s, e, w)) - aurc_best(e, w)
+
+
+def naurc(score: ArrayLike, error: ArrayLike, *, weights: ArrayLike | None = None, nan: Nan = "raise") -> float:
+    """AURC between the oracle (0) and a useless score (1); above 1 is worse than useless.
+
+    `error` may be a loss in [0, 1]. NaN (with a warning) where all rows have the same loss.
+
+    Examples
+    --------
+    >>> naurc(score=[0, 0, 0, 0], error=[0, 1, 0, 0])
+    1.0
+    """
+    s, e, w, _ = check_rows(score, error, weights, kind="loss01", nan=nan)
+    return naurc_value(s, e, w)
+
+
+def naurc_value(score: Float, loss: NDArray[Any], weights: Float | None) -> float:
+    blocks = tie_blocks(score, loss, weights)
+    best, rate = aurc_best(loss, weights), float(blocks.bad.sum() / blocks.weight.sum())
+    if loss.min() == loss.max():
+        warnings.warn("nAURC is undefined: all losses are equal.", UndefinedMetricWarning, stacklevel=3)
+        return float("nan")
+    return (aurc_value(blocks) - best) / (rate - best)
+
+
+def prr(score: ArrayLike, error: ArrayLike, *, weights: ArrayLike | None = None, nan: Nan = "raise") -> float:
+    """Prediction–rejection ratio over the full range, 1 − nAURC: 1 for the oracle, 0 for a useless score.
+
+    `error` may be a loss in [0, 1], as 1 − quality of a generated text.
+
+    Examples
+    --------
+    >>> prr(score=[1, 2, 3, 4], error=[0, 0, 0.5, 1])
+    1.0
+    """
+    s, e, w, _ = check_rows(score, error, weights, kind="loss01", nan=nan)
+    return 1.0 - naurc_value(s, e, w)
+
+
+def auarc(score: ArrayLike, error: ArrayLike, *, weights: ArrayLike | None = None, nan: Nan = "raise") -> float:
+    """Area under the accuracy–rejection curve, 1 − AURC. `error` may be a loss in [0, 1].
+
+    Examples
+    --------
+    >>> auarc(score=[1, 2, 3, 4], error=[0, 0, 0, 1])
+    0.9375
+    """
+    return 1.0 - aurc_value(_blocks(score, error, weights, nan, "loss01"))
+
+
+def augrc(
+    score: ArrayLike,
+    error: ArrayLike,
+    *,
+    weights: ArrayLike | None = None,
+    unbiased: bool = False,
+    nan: Nan = "raise",
+) -> float:
+    """Area under the generalised risk–coverage curve (Traub et al. 2024): mean share of accepted errors.
+
+    For 0/1 errors it equals (1 − UQ-AUC)·err·(1 − err) + err²/2 exactly. It is not AURC, which averages
+    the risk among accepted rows instead and can order two scores the other way round.
+
+    Parameters
+    ----------
+    score : array-like of shape (n,)
+        Uncertainty; higher means less sure.
+    error : array-like of shape (n,)
+        1 where the prediction is wrong, else 0; or a loss in [0, 1].
+    weights : array-like of shape (n,), optional
+        Row weights ≥ 0.
+    unbiased : bool
+        Leave out the pairs of a row with itself.
+    nan : "raise" or "omit"
+        What to do with rows that hold NaN.
+
+    Returns
+    -------
+    float
+        In [0, 1/2], lower is better; the optimum is err²/2.
+
+    Examples
+    --------
+    >>> augrc(score=[1, 2, 3, 4], error=[0, 0, 0, 1])
+    0.03125
+    """
+    s, e, w, _ = check_rows(score, error, weights, kind="loss01", nan=nan)
+    value = augrc_value(tie_blocks(s, e, w))
+    if not unbiased:
+        return value
+    w = np.ones(len(s)) if w is None else w
+    total, own = kernels.order_free_sum(w), kernels.order_free_sum(w * w)
+    return (value * total * total - kernels.order_free_sum(w * w * e) / 2) / (total * total - own)
+
+
+def g_auc(score: ArrayLike, error: ArrayLike, *, weights: ArrayLike | None = None, nan: Nan = "raise") -> float:
+    """The paper's G-AUC, (1 − ACC)² + 2·(1 − UQ-AUC)·(1 − ACC)·ACC, which is 2·AUGRC.
+
+    The paper calls it AURC, but its proof takes a ratio of averages where Geifman's AURC is an average of
+    ratios; the two can order scores differently. Lower is better.
+
+    Examples
+    --------
+    >>> g_auc(score=[1, 2, 3, 4], error=[0, 0, 0, 1])
+    0.0625
+    """
+    return 2.0 * augrc_value(_blocks(score, error, weights, nan, "error"))
+
+
+def h_auc(score: ArrayLike, error: ArrayLike, *, weights: ArrayLike | None = None, nan: Nan = "raise") -> float:
+    """The paper's H-AUC, UQ-AUC·(1 − ACC)·ACC, in [0, 1/4], higher is better.
+
+    Only for scores of one and the same predictor: across models a less accurate one can look better.
+
+    Examples
+    --------
+    >>> h_auc(score=[1, 2, 3, 4], error=[0, 0, 0, 1])
+    0.1875
+    """
+    return h_auc_value(_blocks(score, error, weights, nan, "error"))
+
+
+def h_auc_value(blocks: Blocks) -> float:
+    right = blocks.weight - blocks.bad
+    before = np.cumsum(right) - right
+    total = blocks.weight.sum()
+    return float((blocks.bad * (2 * before + right)).sum() / (2 * total * total))
+
+
+# ---- curves ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RiskCurve:
+    """Risk inside the sub-level sets {score ≤ threshold}, one entry per distinct score, most certain first."""
+
+    threshold: Float
+    coverage: Float
+    risk: Float
+    accepted: Int
+    bad: Float  # loss (or number of errors) accepted, by weight
+
+    def __len__(self) -> int:
+        return len(self.threshold)
+
+
+def _curve(score: ArrayLike, error: ArrayLike, weights: ArrayLike | None, nan: Nan, name: str, kind: str) -> RiskCurve:
+    s, e, w, _ = check_rows(score, error, weights, kind="error" if kind == "error" else "loss01", name=name, nan=nan)
+    blocks = tie_blocks(s, e, w)
+    weight, bad = np.cumsum(blocks.weight), np.cumsum(blocks.bad)
+    return RiskCurve(
+        threshold=s[blocks.row[blocks.first]] + 0.0,
+        coverage=weight / weight[-1],
+        risk=bad / weight,
+        accepted=np.cumsum(blocks.size),
+        bad=bad,
+    )
+
+
+def risk_coverage_curve(
+    score: ArrayLike, error: ArrayLike, *, weights: ArrayLike | None = None, nan: Nan = "raise"
+) -> RiskCurve:
+    """Risk among the accepted rows against the share accepted; `error` may be a loss in [0, 1].
+
+    A block of tied scores is one vertex: it is accepted whole or not at all.
+
+    Examples
+    --------
+    >>> curve = risk_coverage_curve(score=[0.1, 0.2, 0.2, 0.9], error=[0, 0, 1, 1])
+    >>> curve.coverage.tolist(), curve.risk.round(3).tolist()
+    ([0.25, 0.75, 1.0], [0.0, 0.333, 0.5])
+    """
+    return _curve(score, error, weights, nan, "error", "loss01")
+
+
+def mce_curve(score: ArrayLike, error: ArrayLike, *, weights: ArrayLike | None = None, nan: Nan = "raise") -> RiskCurve:
+    """Misclassification error inside sub-level sets, MCE_s(β) = P(wrong | score ≤ β), at every distinct β.
+
+    It need not rise with β in a finite sample and is not smoothed.
+
+    Examples
+    --------
+    >>> mce_curve(score=[0.1, 0.2, 0.3], error=[1, 0, 0]).risk.round(3).tolist()
+    [1.0, 0.5, 0.333]
+    """
+    return _curve(score, error, weights, nan, "error", "error")
+
+
+def mbc_curve(
+    score: ArrayLike, misaligned: ArrayLike, *, weights: ArrayLike | None = None, nan: Nan = "raise"
+) -> RiskCurve:
+    """Misalignment with the Bayes label inside sub-level sets, MBC_s(β); `misaligned` from `truth.misaligned`.
+
+    Examples
+    --------
+    >>> mbc_curve(score=[0.1, 0.2], misaligned=[0, 1]).risk.tolist()
+    [0.0, 0.5]
+    """
+    return _curve(score, misaligned, weights, nan, "misaligned", "error")
