@@ -1,0 +1,75 @@
+"""Intervals for out-of-distribution detection: stratified percentile bootstrap, known and foreign rows apart."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from uqeval._check import Float
+from uqeval.inference.concordance import estimate_auc
+from uqeval.inference.result import Estimate
+from uqeval.inference.sample import Sample
+from uqeval.metrics.ood import average_precision, rank_needed, stack
+from uqeval.metrics.selective import tie_blocks
+
+__all__ = ["estimate_aupr", "estimate_auroc", "estimate_fpr"]
+
+RESAMPLES = 2000
+
+
+def estimate_auroc(score_in: Float, score_out: Float, level: float) -> Estimate:
+    """The interval of UQ-AUC, with foreign rows in the place of errors."""
+    score, out = stack(score_in, score_out)
+    found = estimate_auc(Sample(score, out), level)
+    notes = (
+        note.replace("few errors", "few foreign rows").replace("right rows", "known rows") for note in found.warnings
+    )
+    return replace(found, n_errors=None, warnings=tuple(notes))
+
+
+def _percentile(values: Float, value: float, level: float, n: int) -> Estimate:
+    low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
+    still = bool((values == values[0]).all())
+    return Estimate(
+        value=value,
+        low=float(low),
+        high=float(high),
+        se=float(values.std(ddof=1)),
+        level=level,
+        method=f"stratified percentile bootstrap, {len(values)} resamples",
+        n=n,
+        degenerate=still,
+        warnings=("every resample gives the same value: an interval without width",) if still else (),
+    )
+
+
+def estimate_fpr(
+    score_in: Float, score_out: Float, level: float, rng: np.random.Generator, tpr: float = 0.95
+) -> Estimate:
+    """FPR at a TPR. Resampling is simulated exactly without touching rows: the k-th of n draws sits at place
+    ⌈n·Beta(k, n − k + 1)⌉ of the sorted scores, and the accepted foreign rows of a resample are binomial."""
+    inside, outside = np.sort(score_in), np.sort(score_out)
+    n, m = len(inside), len(outside)
+    k = rank_needed(n, tpr)
+    accepted = np.searchsorted(outside, inside, side="right") / m  # at each possible threshold
+    place = np.minimum(np.ceil(n * rng.beta(k, n - k + 1, size=RESAMPLES)).astype(np.int64), n) - 1
+    values = rng.binomial(m, accepted[np.maximum(place, 0)]) / m
+    return _percentile(values, float(accepted[k - 1]), level, n + m)
+
+
+def estimate_aupr(score_in: Float, score_out: Float, level: float, rng: np.random.Generator) -> Estimate:
+    """Average precision with foreign rows as positives; resampling changes multiplicities of sorted rows only."""
+    score, out = stack(score_in, score_out)
+    blocks = tie_blocks(-score, out, None)
+    foreign = out[blocks.row].astype(bool)
+    block = np.repeat(np.arange(len(blocks.size)), blocks.size)
+    of_in, of_out = block[~foreign], block[foreign]
+    values = np.empty(RESAMPLES)
+    for b in range(RESAMPLES):
+        known = np.bincount(of_in[rng.integers(0, len(of_in), len(of_in))], minlength=len(blocks.size))
+        new = np.bincount(of_out[rng.integers(0, len(of_out), len(of_out))], minlength=len(blocks.size))
+        found = np.cumsum(new)
+        seen = found + np.cumsum(known)
+        values[b] = (new * found / np.maximum(seen, 1)).sum() / len(of_out)
+    return _percentile(values, average_precision(-score, out), level, len(score))
