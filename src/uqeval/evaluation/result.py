@@ -1,0 +1,297 @@
+"""The table that a user reads: scores × metrics × groups with intervals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from uqeval._errors import InputError
+from uqeval.inference.result import Estimate, to_frame
+from uqeval.metrics.registry import REGISTRY
+
+__all__ = ["Evaluation", "Row", "strict", "versions"]
+
+SCHEMA_VERSION = 1
+_MOST_GROUPS = 20  # printed; all are in the data
+_LEAST_ERRORS = 10
+
+
+def versions() -> dict[str, str]:
+    """What the numbers were computed with."""
+    import platform
+
+    import numpy
+    import scipy
+
+    from uqeval import kernels
+    from uqeval._version import __version__
+
+    return {
+        "uqeval": __version__,
+        "python": platform.python_version(),
+        "numpy": numpy.__version__,
+        "scipy": scipy.__version__,
+        "kernels": kernels.backend(),
+    }
+
+
+def strict(value: Any) -> Any:
+    """The same data as valid JSON: NaN and infinity become null."""
+    if isinstance(value, dict):
+        return {key: strict(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [strict(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+@dataclass(frozen=True)
+class Row:
+    """One estimate: score None belongs to the model itself, group None to all rows."""
+
+    score: str | None
+    metric: str
+    group: str | None
+    estimate: Estimate
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A printable table: a row per score, a column per metric (of all rows) or per group (of one metric)."""
+
+    title: str | None
+    columns: tuple[tuple[str, str, str | None], ...]  # heading, metric, group
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """All estimates of one test set."""
+
+    n: int
+    n_errors: int | None
+    accuracy: float | None
+    level: float
+    tie_rate: dict[str, float]
+    rows: tuple[Row, ...] = field(repr=False)
+    warnings: tuple[str, ...] = ()
+
+    # ---- look-up ----
+
+    @property
+    def scores(self) -> tuple[str, ...]:
+        """Names of the scores."""
+        return tuple(self.tie_rate)
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Names of the metrics."""
+        return tuple(dict.fromkeys(row.metric for row in self.rows))
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Names of the groups."""
+        return tuple(dict.fromkeys(row.group for row in self.rows if row.group is not None))
+
+    def __getitem__(self, key: str | tuple[str | None, ...]) -> Estimate:
+        """``ev["entropy", "uq_auc"]``, ``ev["entropy", "uq_auc", "group"]``, or ``ev["accuracy"]`` of the model."""
+        parts = key if isinstance(key, tuple) else (None, key)
+        score, metric, group = (*parts, None)[:3] if 2 <= len(parts) <= 3 else (None, None, None)
+        group = None if group is None else str(group)
+        if score is None or score in self.scores:
+            for row in self.rows:
+                # A metric of the model is the same whatever the score.
+                if row.metric == metric and row.group == group and row.score in (score, None):
+                    return row.estimate
+        raise InputError(
+            f"There is no estimate {key!r}. Scores: {', '.join(self.scores)}. Metrics: {', '.join(self.metrics)}."
+            + (f" Groups: {', '.join(self.groups)}." if self.groups else "")
+        )
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def best(self, metric: str, group: str | None = None) -> tuple[str, ...]:
+        """The scores with the best value of a metric (several where they tie; none where all are undefined)."""
+        values = {
+            row.score: row.estimate.value
+            for row in self.rows
+            if row.metric == metric and row.group == group and row.score is not None
+        }
+        values = {name: value for name, value in values.items() if not math.isnan(value)}
+        if not values:
+            return ()
+        top = max(values.values()) if REGISTRY[metric].direction == "higher" else min(values.values())
+        return tuple(name for name, value in values.items() if value == top)
+
+    # ---- data ----
+
+    def to_dict(self) -> dict[str, Any]:
+        """The stable JSON shape (`schema_version` inside)."""
+        fields = ("value", "low", "high", "se", "level", "method", "n")
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "n": self.n,
+            "n_errors": self.n_errors,
+            "accuracy": self.accuracy,
+            "tie_rate": dict(self.tie_rate),
+            "estimates": [
+                {"score": row.score, "metric": row.metric, "group": row.group}
+                | {name: getattr(row.estimate, name) for name in fields}
+                for row in self.rows
+            ],
+            "warnings": list(self.warnings),
+            "versions": versions(),
+        }
+
+    def to_json(self) -> str:
+        """`to_dict` as JSON; NaN and infinity become null."""
+        import json
+
+        return json.dumps(strict(self.to_dict()), indent=2, ensure_ascii=False, allow_nan=False)
+
+    def to_frame(self, kind: str | None = None) -> Any:
+        """One row per estimate, as "pandas", "polars" or "pyarrow" (None: the first that is installed)."""
+        return to_frame(self.to_dict()["estimates"], kind)
+
+    # ---- print ----
+
+    def panels(self, width: int = 3) -> list[Panel]:
+        """Tables of at most `width` columns: metrics of all rows, then the first metric by group (at most 20)."""
+        ranking = [name for name in self.metrics if REGISTRY[name].uses_score]
+        whole = [(heading(name), name, None) for name in ranking]
+        found = [Panel(None, tuple(whole[at : at + width])) for at in range(0, len(whole), width)]
+        groups = [(group, ranking[0], group) for group in self.groups[:_MOST_GROUPS]] if ranking else []
+        for at in range(0, len(groups), width):
+            found.append(Panel(f"{heading(ranking[0])} by group", tuple(groups[at : at + width])))
+        return found
+
+    def cells(self, panel: Panel) -> Iterator[tuple[str, list[tuple[str, bool]]]]:
+        """Score by score: its name, and for each column the text and whether it is the best of the column."""
+        found = {(row.score, row.metric, row.group): str(row.estimate) for row in self.rows}
+        best = {column: self.best(*column[1:]) for column in panel.columns}
+        for name in self.scores:
+            yield (
+                name,
+                [
+                    (found[name, metric, group], len(self.scores) > 1 and name in best[title, metric, group])
+                    for title, metric, group in panel.columns
+                ],
+            )
+
+    def headline(self) -> str:
+        """Rows, errors, accuracy."""
+        text = f"{self.n:,} rows"
+        if self.n_errors is not None and self.accuracy is not None:
+            text += f", {self.n_errors:,} errors, accuracy {self.accuracy:.3f}"
+        return f"{text}; {100 * self.level:.6g}% intervals"
+
+    def too_few(self) -> str | None:
+        """The row that says that nothing can be ranked, where that is so."""
+        if self.n_errors is None:
+            return None
+        right = self.n - self.n_errors
+        if min(self.n_errors, right) >= _LEAST_ERRORS:
+            return None
+        which, count = ("errors", self.n_errors) if self.n_errors <= right else ("right rows", right)
+        return (
+            f"Too few {which} ({count}) to rank scores by them: an interval that wide tells little. "
+            f"Collect at least {_LEAST_ERRORS}, better 50 or more."
+        )
+
+    def verdict(self) -> list[str]:
+        """Plain words: how far to trust which score."""
+        known = {
+            row.score: row.estimate
+            for row in self.rows
+            if row.metric == "uq_auc" and row.group is None and not math.isnan(row.estimate.value)
+        }
+        lines = []
+        for name in self.best("uq_auc")[:1]:
+            e = known[name]
+            if e.low > 0.5:
+                lines.append(
+                    f"{name} ranks errors best: UQ-AUC {e}. Of a wrong and a right prediction it puts the "
+                    f"wrong one higher {e.value:.0%} of the time."
+                )
+        useless = [str(name) for name, e in known.items() if e.low <= 0.5 <= e.high]
+        reversed_ = [str(name) for name, e in known.items() if e.high < 0.5]
+        if useless:
+            lines.append(f"Not shown to rank errors better than chance (interval holds 0.5): {', '.join(useless)}.")
+        if reversed_:
+            lines.append(f"Ranks errors the wrong way round (higher must mean less sure): {', '.join(reversed_)}.")
+        return lines
+
+    def model_lines(self, group: str | None = None) -> list[tuple[str, Estimate]]:
+        """The metrics of the model itself, which are the same for every score."""
+        return [
+            (REGISTRY[row.metric].title, row.estimate) for row in self.rows if row.score is None and row.group == group
+        ]
+
+    def tie_notes(self) -> list[str]:
+        """Tie rates above 1%."""
+        return [
+            f"{name}: {rate:.1%} of the pairs of rows have the same score"
+            for name, rate in self.tie_rate.items()
+            if rate > 0.01
+        ]
+
+    def __str__(self) -> str:
+        lines = [self.headline()]
+        if few := self.too_few():
+            lines.append(f"! {few}")
+        lines += self.verdict()
+        for panel in self.panels():
+            lines += ["", *_text_panel(self, panel)]
+        if (hidden := len(self.groups) - _MOST_GROUPS) > 0:
+            lines.append(f"… and {hidden} more groups (see to_frame())")
+        if model := self.model_lines():
+            lines += ["", "the model itself:"]
+            lines += [f"  {title:<16}{estimate}" for title, estimate in model]
+        lines += ["", "* best score of the column; higher ↑ or lower ↓ is better"]
+        lines += [f"! {note}" for note in (*self.tie_notes(), *self.warnings)]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        import html
+
+        parts = [f"<p>{html.escape(self.headline())}</p>"]
+        if few := self.too_few():
+            parts.append(f"<p><strong>{html.escape(few)}</strong></p>")
+        for panel in self.panels(width=6):
+            parts.append(_html_panel(self, panel))
+        rows = "".join(f"<li>{html.escape(f'{title}: {e}')}</li>" for title, e in self.model_lines())
+        notes = "".join(f"<li>{html.escape(note)}</li>" for note in (*self.tie_notes(), *self.warnings))
+        return "".join(parts) + f"<ul>{rows}</ul><ul>{notes}</ul>"
+
+
+def heading(metric: str) -> str:
+    """Title with the direction that is better."""
+    known = REGISTRY[metric]
+    return f"{known.title} {'↑' if known.direction == 'higher' else '↓'}"
+
+
+def _text_panel(ev: Evaluation, panel: Panel) -> list[str]:
+    table = [["score", *(title for title, _, _ in panel.columns)]]
+    table += [[name, *(f"{text} *" if top else text for text, top in cells)] for name, cells in ev.cells(panel)]
+    widths = [max(len(line[k]) for line in table) for k in range(len(table[0]))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in table]
+    lines.insert(1, "─" * (sum(widths) + 2 * (len(widths) - 1)))
+    return [panel.title, *lines] if panel.title else lines
+
+
+def _html_panel(ev: Evaluation, panel: Panel) -> str:
+    import html
+
+    head = "".join(f"<th>{html.escape(title)}</th>" for title, _, _ in panel.columns)
+    body = "".join(
+        f"<tr><th>{html.escape(name)}</th>"
+        + "".join(f"<td>{'<b>' if top else ''}{html.escape(text)}{'</b>' if top else ''}</td>" for text, top in cells)
+        + "</tr>"
+        for name, cells in ev.cells(panel)
+    )
+    caption = f"<caption>{html.escape(panel.title)}</caption>" if panel.title else ""
+    return f"<table>{caption}<thead><tr><th>score</th>{head}</tr></thead><tbody>{body}</tbody></table>"

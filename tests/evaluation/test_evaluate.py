@@ -1,0 +1,965 @@
+"""`evaluate`: every number is the one that `estimate` gives on the arrays, whatever form the input has."""
+
+from __future__ import annotations
+
+import json
+import math
+import pickle
+import warnings
+from dataclasses import fields
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import uqeval as uq
+from strategies import each_backend
+from uqeval import InputError, UQWarning, kernels, truth
+from uqeval.metrics import REGISTRY
+
+CLASSES = 3
+NUMBERS = ("value", "low", "high", "se")
+NASTY = "</script><img src=x onerror=alert(1)>"
+LOSS_METRICS = {"aurc", "naurc", "augrc", "auarc", "prr"}
+
+
+def softmax(z):
+    e = np.exp(z - z.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def make(n=180, seed=0):
+    """Arrays of a model that is right about two times in three."""
+    rng = np.random.default_rng(seed)
+    logits = 2 * rng.normal(size=(n, CLASSES))
+    soft = softmax(logits + 0.7 * rng.normal(size=(n, CLASSES)))
+    return {
+        "labels": np.array([rng.choice(CLASSES, p=row) for row in soft]),
+        "logits": logits,
+        "member_logits": logits + rng.normal(size=(4, n, CLASSES)),
+        "soft_labels": soft,
+        "scores": {"mine": rng.random(n).round(1)},
+    }
+
+
+def quiet(function, *args, **kwargs):
+    """The result, without its UQWarnings."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UQWarning)
+        return function(*args, **kwargs)
+
+
+def notes_of(function, *args, **kwargs):
+    """The result and the texts of its UQWarnings."""
+    with warnings.catch_warnings(record=True) as raised:
+        warnings.simplefilter("always", UQWarning)
+        result = function(*args, **kwargs)
+    assert all(issubclass(w.category, UQWarning) for w in raised)
+    return result, [str(w.message) for w in raised]
+
+
+def numbers(ev):
+    """Every estimate's numbers by (score, metric, group)."""
+    return {
+        (row.score, row.metric, row.group): tuple(getattr(row.estimate, name) for name in NUMBERS) for row in ev.rows
+    }
+
+
+def assert_same(a, b, rtol=0.0):
+    a, b = numbers(a), numbers(b)
+    assert a.keys() == b.keys()
+    for key in a:
+        np.testing.assert_allclose(a[key], b[key], rtol=rtol, atol=rtol, err_msg=str(key))
+
+
+def assert_equal_estimates(found, expected, rtol, where):
+    for field in fields(expected):
+        a, b = getattr(found, field.name), getattr(expected, field.name)
+        if isinstance(b, float):
+            np.testing.assert_allclose(a, b, rtol=rtol, atol=1e-15, err_msg=f"{where} {field.name}")
+        else:
+            assert a == b, (where, field.name)
+
+
+# ---- every number is that of `estimate` ------------------------------------------------------------------------
+
+
+def sampling(kind, n):
+    rng = np.random.default_rng(7)
+    found = {}
+    if "weights" in kind:
+        found["weights"] = rng.integers(0, 4, n) * rng.random(n)
+    if "clusters" in kind:
+        found["clusters"] = np.array([f"patient {k}" for k in rng.integers(0, 45, n)])
+    return found
+
+
+@pytest.mark.parametrize("kind", ["rows", "weights", "clusters", "weights and clusters"])
+def test_every_estimate_equals_that_of_the_arrays_by_hand(kind, backend):
+    data = make()
+    n = len(data["labels"])
+    extra = sampling(kind, n)
+    groups = np.array(["b", "a", "c"])[np.arange(n) % 3]
+    ev = quiet(uq.evaluate, uq.Predictions(**data, **extra, groups=groups))
+
+    y, z, members = data["labels"], data["logits"], softmax(data["member_logits"])
+    probs = softmax(z)
+    error = (probs.argmax(1) != y).astype(int)
+    target = {
+        "error": error,
+        "loss": truth.gap_from_logits(z, y),
+        "phi": 1 - data["soft_labels"][np.arange(n), probs.argmax(1)],
+        "varphi": 1 - probs[np.arange(n), data["soft_labels"].argmax(1)],
+        "confidence": probs.max(1),
+        "correct": 1 - error,
+        "probs": probs,
+        "labels": y,
+    }
+    by_name = {"mine": data["scores"]["mine"]}
+    by_name |= {name: getattr(uq.scores, name)(probs) for name, (need,) in needs().items() if need == "probs"}
+    by_name |= {name: getattr(uq.scores, name)(z) for name, (need,) in needs().items() if need == "logits"}
+    by_name |= {name: getattr(uq.scores, name)(members) for name, (need,) in needs().items() if need == "members"}
+    by_name["expected_free_energy"] = uq.scores.expected_free_energy(data["member_logits"])
+    assert set(ev.scores) == set(by_name)
+
+    ranking = [name for name, m in REGISTRY.items() if m.uses_score]
+    of_model = [name for name, m in REGISTRY.items() if not m.uses_score and "score_in" not in m.needs]
+    expected = {(s, m, g) for s in by_name for m in ranking for g in (None, "a", "b", "c")}
+    expected |= {(None, m, g) for m in of_model for g in (None, "a", "b", "c")}
+    assert {(row.score, row.metric, row.group) for row in ev.rows} == expected
+    assert len(ev) == len(expected)
+
+    for row in ev.rows:
+        keep = np.ones(n, bool) if row.group is None else groups == row.group
+        keep &= extra.get("weights", np.ones(n)) > 0
+        arrays = [by_name[row.score] if need == "score" else target[need] for need in REGISTRY[row.metric].needs]
+        hand = quiet(
+            uq.estimate, row.metric, *(a[keep] for a in arrays), **{name: array[keep] for name, array in extra.items()}
+        )
+        # The log-loss comes from the logits here and from the probabilities by hand: the last bits differ.
+        assert_equal_estimates(row.estimate, hand, 1e-9 if row.metric == "log_loss" else 1e-12, row)
+
+
+def test_a_cluster_of_weight_zero_is_no_cluster_for_evaluate_and_estimate():
+    rng = np.random.default_rng(0)
+    s = rng.random(60)
+    e = (rng.random(60) < s).astype(int)
+    clusters = np.arange(60) // 4
+    w = np.where(clusters < 3, 0.0, 1 + rng.random(60))
+    keep = w > 0
+    dropped = quiet(uq.estimate, "uq_auc", s[keep], e[keep], weights=w[keep], clusters=clusters[keep])
+    assert dropped.n_clusters == 12
+    ev = quiet(uq.evaluate, score=s, error=e, weights=w, clusters=clusters)
+    assert_equal_estimates(ev["score", "uq_auc"], dropped, 1e-12, "evaluate")
+    whole = quiet(uq.estimate, "uq_auc", s, e, weights=w, clusters=clusters)
+    assert_equal_estimates(whole, dropped, 1e-12, "estimate")
+
+
+def test_the_scores_of_an_evidential_model_are_evaluated():
+    rng = np.random.default_rng(0)
+    alpha = 1 + 5 * rng.dirichlet(np.ones(CLASSES), 150) * rng.random((150, 1))
+    labels = rng.integers(0, CLASSES, 150)
+    ev = uq.evaluate(uq.Predictions(labels, alpha=alpha))
+    error = (alpha.argmax(1) != labels).astype(int)
+    wanted = [name for name, (need,) in needs().items() if need == "alpha"]
+    assert len(wanted) >= 3
+    for name in wanted:
+        assert ev[name, "uq_auc"] == uq.estimate("uq_auc", getattr(uq.scores, name)(alpha), error)
+
+
+def needs():
+    return uq.scores.available()
+
+
+@pytest.mark.parametrize("level", [0.5, 0.9, 0.999])
+def test_the_level_reaches_every_estimate(level):
+    data = make()
+    ev = uq.evaluate(uq.Predictions(**data), level=level, scores="mine")
+    assert {row.estimate.level for row in ev} == {level}
+    error = truth.misclassified(softmax(data["logits"]), data["labels"])
+    hand = uq.estimate("uq_auc", data["scores"]["mine"], error, level=level)
+    assert ev["mine", "uq_auc"] == hand
+
+
+def test_a_loss_of_zeros_and_ones_is_treated_as_estimate_treats_it():
+    rng = np.random.default_rng(0)
+    s = rng.random(200)
+    loss = (rng.random(200) < s).astype(float)
+    ev = uq.evaluate(score=s, loss=loss)
+    for metric in LOSS_METRICS:
+        assert ev["score", metric] == uq.estimate(metric, s, loss), metric
+
+
+@pytest.mark.parametrize("case", [71, 125, 149])
+def test_the_ece_interval_depends_on_nothing_but_the_rows_and_the_seed(case):
+    # p ≈ 0.05 in the calibration test: other draws give another interval.
+    rng = np.random.default_rng(case)
+    probs = rng.uniform(0.5, 1, 300)
+    labels = (rng.random(300) < probs - 0.06).astype(int)
+    pred = uq.Predictions(labels, probs=probs)
+    ev = uq.evaluate(pred, scores="entropy")
+    assert (ev["ece"].low, ev["ece"].high) == (ev["ece_debiased"].low, ev["ece_debiased"].high)
+    for metric in ("ece", "ece_debiased"):
+        assert uq.evaluate(pred, scores="entropy", metrics=metric)[metric] == ev[metric]
+        assert uq.estimate(metric, probs, labels, seed=0) == ev[metric]
+
+
+@pytest.mark.parametrize("case", [71, 140, 376])
+def test_the_ece_interval_does_not_depend_on_the_order_of_rows(case):
+    rng = np.random.default_rng(case)
+    probs = rng.uniform(0.5, 1, 300)
+    labels = (rng.random(300) < probs - 0.06).astype(int)
+    order = rng.permutation(300)
+    ev = uq.evaluate(uq.Predictions(labels, probs=probs), metrics="ece")
+    moved = uq.evaluate(uq.Predictions(labels[order], probs=probs[order]), metrics="ece")
+    np.testing.assert_allclose(ev["ece"].low, moved["ece"].low, atol=1e-12)
+
+
+# ---- every form of input gives the same --------------------------------------------------------------------------
+
+
+def table_of(n=60):
+    data = make(n)
+    rng = np.random.default_rng(3)
+    names = ["cat", "dog", "tree frog"]
+    probs = softmax(data["logits"])
+    members = softmax(data["member_logits"])
+    columns = {"label": [names[k] for k in data["labels"]], "score_mine": data["scores"]["mine"]}
+    for k, name in enumerate(names):
+        columns[f"prob_{name}"] = probs[:, k]
+        columns[f"logit_{name}"] = data["logits"][:, k]
+        columns[f"soft_{name}"] = data["soft_labels"][:, k]
+        columns |= {f"member{m}_prob_{name}": members[m, :, k] for m in range(4)}
+    columns |= {
+        "weight": rng.integers(0, 3, n).astype(float),
+        "cluster": [f"p{k}" for k in rng.integers(0, 20, n)],
+        "group": [("x", "y")[k % 2] for k in range(n)],
+    }
+    arrays = {
+        "labels": data["labels"],
+        "probs": probs,
+        "logits": data["logits"],
+        "members": members,
+        "soft_labels": data["soft_labels"],
+        "scores": data["scores"],
+        "weights": columns["weight"],
+        "clusters": columns["cluster"],
+        "groups": columns["group"],
+    }
+    return pa.table(columns), arrays
+
+
+def test_arrays_frames_and_files_give_the_same_evaluation(tmp_path):
+    table, arrays = table_of()
+    expected = quiet(uq.evaluate, uq.Predictions(**arrays))
+    pa.csv.write_csv(table, tmp_path / "a.csv")
+    pq.write_table(table, tmp_path / "a.parquet")
+    np.savez(tmp_path / "a.npz", **{k: v for k, v in arrays.items() if k != "scores"}, score_mine=table["score_mine"])
+    forms = [table, table.to_pandas(), pl.from_arrow(table), str(tmp_path / "a.csv"), tmp_path / "a.parquet"]
+    for form in [*forms, tmp_path / "a.npz", str(tmp_path / "*.csv")]:
+        found = quiet(uq.evaluate, form)
+        assert_same(found, expected)
+        assert found.warnings == expected.warnings
+        assert found.tie_rate == expected.tie_rate
+        assert (found.n, found.n_errors, found.accuracy) == (expected.n, expected.n_errors, expected.accuracy)
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [list, tuple, np.asarray, pd.Series, pl.Series, pa.array, lambda x: pd.Series(x, index=np.arange(len(x))[::-1])],
+    ids=["list", "tuple", "numpy", "pandas", "polars", "arrow", "pandas with another index"],
+)
+def test_plain_arrays_of_any_kind_equal_predictions(wrap):
+    rng = np.random.default_rng(2)
+    s, d = rng.random(80), rng.random(80)
+    e = (rng.random(80) < 0.4).astype(int)
+    g = np.array(["left", "right"])[rng.integers(0, 2, 80)]
+    c = np.arange(80) // 2
+    expected = quiet(uq.evaluate, uq.Predictions(scores={"score": s}, error=e, loss=d, groups=g, clusters=c))
+    found = quiet(uq.evaluate, score=wrap(s), error=wrap(e), loss=wrap(d), groups=wrap(g), clusters=wrap(c))
+    assert found.scores == ("score",)
+    assert_same(found, expected)
+
+
+def test_a_dict_of_scores_keeps_their_names_and_order():
+    rng = np.random.default_rng(2)
+    e = (rng.random(80) < 0.4).astype(int)
+    scores = {"b": rng.random(80), "a": rng.random(80)}
+    ev = uq.evaluate(score=scores, error=e)
+    assert ev.scores == ("b", "a")
+    for name, score in scores.items():
+        assert ev[name, "uq_auc"] == uq.estimate("uq_auc", score, e)
+
+
+def test_booleans_do_for_errors():
+    rng = np.random.default_rng(2)
+    s, e = rng.random(80), rng.random(80) < 0.4
+    assert_same(uq.evaluate(score=s, error=e), uq.evaluate(score=s, error=e.astype(float)))
+
+
+def test_nan_omit_drops_the_rows_from_every_array():
+    rng = np.random.default_rng(4)
+    n = 90
+    s, d, w = rng.random(n), rng.random(n), rng.random(n) + 0.1
+    e = (rng.random(n) < 0.4).astype(float)
+    names = {"clusters": rng.integers(0, 30, n), "groups": np.array(["x", "y"])[rng.integers(0, 2, n)]}
+    s2, d2, w2, e2 = s.copy(), d.copy(), w.copy(), e.copy()
+    s2[3] = d2[10] = w2[11] = e2[12] = np.nan
+    keep = ~np.isin(np.arange(n), [3, 10, 11, 12])
+    found, notes = notes_of(uq.evaluate, score=s2, error=e2, loss=d2, weights=w2, **names, nan="omit")
+    cut = {name: array[keep] for name, array in names.items()}
+    expected = quiet(uq.evaluate, score=s[keep], error=e[keep], loss=d[keep], weights=w[keep], **cut)
+    assert_same(found, expected)
+    assert sum("4 rows with NaN" in note for note in notes) == 1
+    assert any("4 rows with NaN" in note for note in found.warnings)
+
+
+def test_nan_omit_still_names_arrays_of_another_length():
+    s = np.array([0.1, np.nan, 0.3, 0.4])
+    for name in ("error", "loss", "weights", "clusters", "groups"):
+        arrays = {"error": [0, 1, 0, 1]} | {name: [0, 1, 0]}
+        with pytest.raises(InputError, match=rf"`{name}` has 3 rows|`{name}` has 3"):
+            uq.evaluate(score=s, **arrays, nan="omit")
+
+
+# ---- look-up -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def grouped():
+    data = make()
+    return uq.evaluate(uq.Predictions(**data, groups=np.arange(180) % 2), scores=["entropy", "margin"])
+
+
+def test_look_up_by_score_metric_and_group(grouped):
+    assert grouped["entropy", "uq_auc"].low < grouped["entropy", "uq_auc"].value
+    assert grouped["accuracy"] == grouped[None, "accuracy"] == grouped["entropy", "accuracy"]
+    assert grouped["accuracy"].value == pytest.approx(grouped.accuracy, abs=1e-15)
+    assert grouped["entropy", "uq_auc", "1"].n == 90
+    assert grouped["entropy", "uq_auc", "1"] != grouped["entropy", "uq_auc"]
+    assert grouped[None, "accuracy", "0"].n == 90
+
+
+def test_a_group_is_found_by_the_value_that_the_user_gave(grouped):
+    assert grouped["entropy", "uq_auc", 1] == grouped["entropy", "uq_auc", "1"]
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "entropy",
+        "uq_auc",
+        ("entropy", "uq_acu"),
+        ("entropi", "uq_auc"),
+        ("entropi", "accuracy"),
+        ("entropy", "uq_auc", "2"),
+        ("entropy", "uq_auc", "1", "x"),
+        ("entropy",),
+        (),
+        5,
+        None,
+    ],
+)
+def test_a_bad_key_lists_what_exists(grouped, key):
+    with pytest.raises(InputError) as caught:
+        grouped[key]
+    for part in ("entropy", "margin", "uq_auc", "accuracy", "Groups: 0, 1"):
+        assert part in str(caught.value)
+
+
+def test_properties_list_what_was_asked(grouped):
+    assert grouped.scores == ("entropy", "margin")
+    assert grouped.groups == ("0", "1")
+    assert [row.metric for row in grouped][:2] == ["uq_auc", "uq_c_index"]
+    assert len(list(grouped)) == len(grouped) == len(grouped.rows)
+    assert pickle.loads(pickle.dumps(grouped)) == grouped
+
+
+# ---- what the user says is never recomputed --------------------------------------------------------------------
+
+
+def test_errors_of_the_user_are_never_recomputed():
+    data = make()
+    rng = np.random.default_rng(1)
+    mine = (rng.random(180) < 0.5).astype(int)
+    ev = uq.evaluate(uq.Predictions(**data, error=mine), scores="entropy")
+    assert ev.n_errors == mine.sum()
+    assert ev["entropy", "uq_auc"] == uq.estimate("uq_auc", uq.scores.entropy(softmax(data["logits"])), mine)
+    assert ev["accuracy"].value == pytest.approx(1 - mine.mean(), abs=1e-15)
+
+
+def test_the_predicted_class_of_the_user_is_never_recomputed():
+    data = make()
+    rng = np.random.default_rng(1)
+    pred = rng.integers(0, CLASSES, 180)
+    ev = uq.evaluate(uq.Predictions(**data, pred=pred), scores="entropy")
+    probs = softmax(data["logits"])
+    error = (pred != data["labels"]).astype(int)
+    assert ev.n_errors == error.sum()
+    s = uq.scores.entropy(probs)
+    assert ev["entropy", "uq_auc"] == uq.estimate("uq_auc", s, error)
+    phi = 1 - data["soft_labels"][np.arange(180), pred]
+    assert ev["entropy", "kendall_phi"].value == pytest.approx(uq.metrics.kendall_tau(s, phi), abs=1e-14)
+    assert ev["ece"].value == pytest.approx(uq.metrics.ece(probs[np.arange(180), pred], 1 - error), abs=1e-14)
+
+
+def test_the_loss_of_the_user_replaces_the_gap():
+    data = make()
+    mine = np.random.default_rng(1).normal(size=180)
+    ev = uq.evaluate(uq.Predictions(**data, loss=mine), scores="entropy")
+    assert ev["entropy", "uq_c_index"] == uq.estimate("uq_c_index", uq.scores.entropy(softmax(data["logits"])), mine)
+
+
+def test_the_gap_from_logits_does_not_saturate():
+    # 1 - p is 1.0 in float64 for every wrong row, and 0.0 for every right one.
+    logits = np.array([[50.0, 0], [60, 0], [70, 0], [80, 0], [90, 0], [100, 0]])
+    labels = [0, 0, 0, 1, 1, 1]
+    pred = uq.Predictions(labels, logits=logits, scores={"s": [3, 2, 1, 4, 5, 6]})
+    ev, _ = notes_of(uq.evaluate, pred, scores="s")
+    assert ev["s", "uq_c_index"].value == 1.0
+    reverse = uq.Predictions(labels, logits=logits, scores={"s": [1, 2, 3, 6, 5, 4]})
+    assert quiet(uq.evaluate, reverse, scores="s")["s", "uq_c_index"].value == pytest.approx(9 / 15)
+
+
+def test_the_gap_from_probabilities_does_not_saturate():
+    p = 10.0 ** -np.arange(17, 23)
+    pred = uq.Predictions([1] * 6, probs=p, scores={"s": np.arange(6)})
+    assert quiet(uq.evaluate, pred, scores="s")["s", "uq_c_index"].value == 1.0
+
+
+def test_logits_of_another_temperature_leave_the_gap_to_the_probabilities():
+    data = make()
+    with pytest.warns(UQWarning, match="softmax"):
+        pred = uq.Predictions(data["labels"], logits=data["logits"], probs=softmax(data["logits"] / 3))
+    ev = uq.evaluate(pred, scores="entropy")
+    probs = softmax(data["logits"] / 3)
+    s = uq.scores.entropy(probs)
+    hand = uq.estimate("uq_c_index", s, truth.rank_loss(probs, data["labels"]))
+    assert_equal_estimates(ev["entropy", "uq_c_index"], hand, 1e-13, "")
+    assert ev["log_loss"].value == pytest.approx(uq.metrics.log_loss(probs, data["labels"]))
+
+
+# ---- without errors, without a model ------------------------------------------------------------------------------
+
+
+def test_a_continuous_loss_alone_gives_the_metrics_that_take_one():
+    rng = np.random.default_rng(0)
+    s = rng.random(120)
+    loss = np.clip(s + rng.normal(0, 0.3, 120), 0, 1)
+    ev = uq.evaluate(score=s, loss=loss)
+    assert set(ev.metrics) == LOSS_METRICS | {"uq_c_index"}
+    assert ev.n_errors is None
+    assert ev.accuracy is None
+    for metric in ev.metrics:
+        assert ev["score", metric] == uq.estimate(metric, s, loss)
+    with pytest.raises(InputError, match="uq_auc needs error"):
+        uq.evaluate(score=s, loss=loss, metrics="uq_auc")
+
+
+def test_a_loss_beyond_one_leaves_the_c_index_only():
+    rng = np.random.default_rng(0)
+    ev = uq.evaluate(score=rng.random(50), loss=5 * rng.normal(size=50))
+    assert ev.metrics == ("uq_c_index",)
+    with pytest.raises(InputError, match="aurc needs"):
+        uq.evaluate(score=rng.random(50), loss=5 * rng.normal(size=50), metrics=["aurc"])
+
+
+def test_the_quality_of_generated_texts_can_be_ranked():
+    # A language model: uncertainty of each answer, and its ROUGE-L in [0, 1]; loss = 1 - quality.
+    rng = np.random.default_rng(0)
+    quality = rng.beta(2, 2, 300)
+    good, bad = 1 - quality + 0.1 * rng.random(300), rng.random(300)
+    ev = uq.evaluate(score={"good": good, "bad": bad}, loss=1 - quality)
+    assert ev.best("prr") == ("good",)
+    assert ev["good", "prr"].low > 0.5 > ev["bad", "prr"].high
+    assert ev["good", "auarc"].value > quality.mean()
+    assert ev["bad", "auarc"].value == pytest.approx(quality.mean(), abs=0.05)
+    assert "good" in str(ev)
+
+
+def test_scores_with_errors_only_have_no_metric_of_the_probabilities():
+    rng = np.random.default_rng(0)
+    ev = uq.evaluate(score=rng.random(80), error=rng.random(80) < 0.4)
+    assert not {"ece", "brier", "log_loss", "uq_c_index", "kendall_phi"} & set(ev.metrics)
+    assert {"uq_auc", "aurc", "accuracy"} <= set(ev.metrics)
+
+
+# ---- weights, groups, degenerate rows -----------------------------------------------------------------------------
+
+
+def test_rows_of_weight_zero_count_for_nothing():
+    data = make()
+    w = np.arange(180) % 3 / 2.0
+    groups = np.arange(180) % 2
+    full = quiet(uq.evaluate, uq.Predictions(**data, weights=w, groups=groups))
+    kept = quiet(uq.evaluate, uq.Predictions(**data, weights=w, groups=groups).take(w > 0))
+    assert full.n == kept.n == 120
+    assert (full.n_errors, full.accuracy, full.tie_rate) == (kept.n_errors, kept.accuracy, kept.tie_rate)
+    assert_same(full, kept)
+
+
+def test_equal_weights_change_nothing():
+    data = make()
+    assert_same(uq.evaluate(uq.Predictions(**data)), uq.evaluate(uq.Predictions(**data, weights=np.full(180, 2.5))))
+
+
+def test_a_single_row_of_positive_weight_is_an_error_about_the_weights():
+    with pytest.raises(InputError, match="weight"):
+        uq.evaluate(score=[1, 2, 3], error=[0, 1, 0], weights=[0, 1, 0])
+
+
+def test_a_group_of_one_row_is_left_out_with_a_warning():
+    rng = np.random.default_rng(0)
+    s = rng.random(60)
+    e = (rng.random(60) < s).astype(int)
+    groups = np.where(np.arange(60) == 5, "alone", "many")
+    ev, notes = notes_of(uq.evaluate, score=s, error=e, groups=groups)
+    assert ev.groups == ("many",)
+    assert any("'alone'" in note and "single row" in note for note in notes)
+    assert any("'alone'" in note for note in ev.warnings)
+    assert "alone" in str(ev)
+
+
+def test_a_group_without_weight_is_left_out_for_that_reason():
+    rng = np.random.default_rng(0)
+    groups = np.arange(60) % 3
+    _, notes = notes_of(uq.evaluate, score=rng.random(60), error=np.arange(60) % 2, weights=groups, groups=groups)
+    assert any("'0'" in note and "weight" in note and "single" not in note for note in notes)
+
+
+def test_a_tied_top_class_is_told_once_with_the_row_of_the_whole_set():
+    data = make()
+    probs = softmax(data["logits"])
+    probs[[70, 100, 101]] = [0.4, 0.4, 0.2]
+    pred = uq.Predictions(data["labels"], probs=probs, groups=np.arange(180) % 3)
+    _, notes = notes_of(uq.evaluate, pred)
+    tied = [note for note in notes if "tied" in note]
+    assert len(tied) == 1
+    assert "3 rows (first at row 70)" in tied[0]
+
+
+def test_infinite_scores_rank_first_or_last_with_one_warning():
+    rng = np.random.default_rng(0)
+    s = rng.random(60)
+    e = (rng.random(60) < s).astype(int)
+    wild = np.where(s > 0.9, np.inf, s)
+    ev, notes = notes_of(uq.evaluate, score=wild, error=e)
+    assert sum("infinite" in note for note in notes) == 1
+    assert ev["score", "uq_auc"].value == uq.evaluate(score=np.minimum(s, 0.9), error=e)["score", "uq_auc"].value
+    json.loads(ev.to_json(), parse_constant=pytest.fail)
+
+
+def test_few_errors_show_in_a_row_of_their_own():
+    s = np.linspace(0, 1, 100)
+    e = np.zeros(100)
+    e[[90, 95, 99]] = 1
+    ev, notes = notes_of(uq.evaluate, score=s, error=e)
+    assert ev.too_few() in str(ev)
+    assert "(3)" in ev.too_few()
+    assert any("few errors (3)" in note for note in notes)
+    assert ev.too_few() in ev._repr_html_()
+    many = uq.evaluate(score=s, error=s > 0.5)
+    assert many.too_few() is None
+    assert "Too few" not in str(many)
+
+
+def test_few_right_rows_are_told_as_such():
+    s = np.linspace(0, 1, 100)
+    ev = quiet(uq.evaluate, score=s, error=s > 0.05)
+    assert "right" in ev.too_few()
+
+
+def test_without_any_error_the_values_are_those_of_the_spec():
+    data = make(50)
+    pred = uq.Predictions(data["logits"].argmax(1), logits=data["logits"])
+    ev, notes = notes_of(uq.evaluate, pred, scores=["entropy", "margin"])
+    assert any("UQ-AUC is undefined" in note for note in notes)
+    assert math.isnan(ev["entropy", "uq_auc"].value)
+    assert not math.isnan(ev["entropy", "uq_c_index"].value)
+    for metric in ("aurc", "e_aurc", "augrc", "g_auc", "h_auc"):
+        assert ev["entropy", metric].value == 0
+    assert math.isnan(ev["entropy", "naurc"].value)
+    augrc = ev["entropy", "augrc"]
+    assert (augrc.low, augrc.high) == pytest.approx((0, 3.689 / 50), rel=1e-3)
+    assert ev.n_errors == 0
+    assert ev.accuracy == 1
+    assert ev.best("uq_auc") == ()
+    assert ev.verdict() == []
+    assert "(0)" in ev.too_few()
+    for text in (str(ev), ev._repr_html_()):
+        assert "nan" not in text.lower()
+    loaded = json.loads(ev.to_json(), parse_constant=pytest.fail)
+    assert next(row for row in loaded["estimates"] if row["metric"] == "uq_auc")["value"] is None
+
+
+def test_all_wrong_gives_the_values_of_the_spec():
+    ev = quiet(uq.evaluate, score=np.linspace(0, 1, 40), error=np.ones(40))
+    found = {metric: ev["score", metric].value for metric in ("aurc", "e_aurc", "augrc", "g_auc", "h_auc")}
+    assert found == pytest.approx({"aurc": 1, "e_aurc": 0, "augrc": 0.5, "g_auc": 1, "h_auc": 0}, abs=1e-15)
+    assert math.isnan(ev["score", "uq_auc"].value)
+    assert ev.accuracy == 0
+
+
+def test_a_constant_score_is_worth_nothing_and_is_told():
+    rng = np.random.default_rng(0)
+    e = (rng.random(100) < 0.3).astype(int)
+    ev, notes = notes_of(uq.evaluate, score={"flat": np.ones(100), "other": rng.random(100)}, error=e, loss=e)
+    flat = ev["flat", "uq_auc"]
+    assert (flat.value, flat.low, flat.high, flat.se) == (0.5, 0.5, 0.5, 0.0)
+    assert ev["flat", "uq_c_index"].value == 0.5
+    assert ev["flat", "aurc"].value == pytest.approx(e.mean())
+    assert ev["flat", "naurc"].value == pytest.approx(1)
+    assert ev.tie_rate["flat"] == 1.0
+    assert any(note.startswith("flat: ") and "constant" in note for note in notes)
+    assert any("flat" in line and "chance" in line for line in ev.verdict())
+    assert "flat: 100.0% of the pairs" in str(ev)
+
+
+def test_a_reversed_score_is_called_so():
+    s = np.linspace(0, 1, 200)
+    ev = uq.evaluate(score=-s, error=s > 0.7)
+    assert any("wrong way round" in line for line in ev.verdict())
+
+
+@settings(max_examples=50)
+@given(st.lists(st.integers(0, 5), min_size=2, max_size=40))
+def test_the_tie_rate_is_the_share_of_tied_pairs(values):
+    for _ in each_backend():
+        ev = quiet(uq.evaluate, score=values, loss=np.arange(len(values)), metrics="uq_c_index")
+        pairs = [(i, j) for i in range(len(values)) for j in range(i)]
+        assert ev.tie_rate["score"] == pytest.approx(sum(values[i] == values[j] for i, j in pairs) / len(pairs))
+
+
+def test_single_cluster_gives_values_without_intervals():
+    rng = np.random.default_rng(0)
+    s = rng.random(60)
+    ev, notes = notes_of(uq.evaluate, score=s, error=s > 0.5, clusters=np.zeros(60))
+    assert not math.isnan(ev["score", "uq_auc"].value)
+    for row in ev:
+        assert math.isnan(row.estimate.low), row
+        assert math.isnan(row.estimate.high), row
+    assert sum("single cluster" in note for note in notes) == 1
+
+
+# ---- best ---------------------------------------------------------------------------------------------------------
+
+
+def test_best_follows_the_direction_of_each_metric():
+    data = make()
+    ev = uq.evaluate(uq.Predictions(**data))
+    for name in ev.metrics:
+        metric = REGISTRY[name]
+        if not metric.uses_score:
+            assert ev.best(name) == ()
+            continue
+        values = {score: ev[score, name].value for score in ev.scores}
+        top = (max if metric.direction == "higher" else min)(values.values())
+        assert ev.best(name) == tuple(score for score, value in values.items() if value == top)
+    assert REGISTRY["aurc"].direction == REGISTRY["ece"].direction == "lower"
+    assert REGISTRY["uq_auc"].direction == REGISTRY["prr"].direction == "higher"
+
+
+def test_the_mark_stands_beside_the_best_score_and_no_other():
+    s = np.linspace(0, 1, 100)
+    ev = uq.evaluate(score={"good": s, "bad": -s}, error=s > 0.6, metrics=["uq_auc", "aurc"])
+    lines = str(ev).splitlines()
+    good = next(line for line in lines if line.startswith("good  "))
+    bad = next(line for line in lines if line.startswith("bad  "))
+    assert good.count("*") == 2
+    assert bad.count("*") == 0
+    page = ev._repr_html_()
+    assert page.count("<b>") == 2
+
+
+def test_scores_that_tie_for_the_best_are_all_marked():
+    s = np.linspace(0, 1, 100)
+    ev = uq.evaluate(score={"a": s, "b": s**3, "c": -s}, error=s > 0.6)
+    assert ev.best("uq_auc") == ev.best("aurc") == ("a", "b")
+
+
+# ---- out ----------------------------------------------------------------------------------------------------------
+
+
+def test_to_dict_has_exactly_the_documented_keys(grouped):
+    data = grouped.to_dict()
+    assert list(data) == [
+        "schema_version",
+        "n",
+        "n_errors",
+        "accuracy",
+        "tie_rate",
+        "estimates",
+        "warnings",
+        "versions",
+    ]
+    for row in data["estimates"]:
+        assert list(row) == ["score", "metric", "group", "value", "low", "high", "se", "level", "method", "n"]
+    assert set(data["tie_rate"]) == {"entropy", "margin"}
+    assert data["versions"]["uqeval"] == uq.__version__
+    assert data["versions"]["kernels"] == kernels.backend()
+    assert len(data["estimates"]) == len(grouped)
+
+
+def test_to_dict_holds_plain_python_values_only(grouped):
+    def walk(value):
+        if isinstance(value, dict):
+            for key, item in value.items():
+                assert type(key) is str
+                walk(item)
+        elif isinstance(value, list):
+            for item in value:
+                walk(item)
+        else:
+            assert value is None or isinstance(value, str | int | float), (type(value), value)
+            assert not isinstance(value, np.integer | np.bool_)
+
+    walk(grouped.to_dict())
+
+
+def test_json_is_strict_and_equals_to_dict(grouped):
+    loaded = json.loads(grouped.to_json(), parse_constant=pytest.fail)
+    assert loaded == grouped.to_dict()
+
+
+def test_json_writes_null_for_what_is_not_finite():
+    pred = uq.Predictions([0, 1, 0, 1], probs=[0.0, 0.0, 0.2, 0.9])
+    ev = quiet(uq.evaluate, pred)
+    assert ev["log_loss"].value == math.inf
+    loaded = json.loads(ev.to_json(), parse_constant=pytest.fail)
+    assert next(row["value"] for row in loaded["estimates"] if row["metric"] == "log_loss") is None
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow", None])
+def test_to_frame_has_a_row_per_estimate(grouped, kind):
+    frame = grouped.to_frame(kind)
+    module = type(frame).__module__.split(".")[0]
+    assert module == (kind or "pandas")
+    records = frame.to_pylist() if kind == "pyarrow" else None
+    records = frame.to_dicts() if kind == "polars" else records or frame.to_dict("records")
+    expected = grouped.to_dict()["estimates"]
+    assert len(records) == len(expected)
+    for found, row in zip(records, expected, strict=True):
+        assert list(found) == list(row)
+        assert found["metric"] == row["metric"]
+        assert found["value"] == row["value"]
+        assert found["group"] == row["group"] or (row["group"] is None and pd.isna(found["group"]))
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow"])
+def test_to_frame_without_groups_and_with_nan_works(kind):
+    ev = quiet(uq.evaluate, score=[1, 2, 3], error=[0, 0, 0])
+    assert len(ev.to_frame(kind)) == len(ev)
+
+
+def test_to_frame_of_another_kind_is_an_error(grouped):
+    with pytest.raises(InputError, match="pandas"):
+        grouped.to_frame("spark")
+
+
+def test_str_shows_all_scores_metrics_groups_and_counts(grouped):
+    text = str(grouped)
+    for part in (*grouped.scores, *grouped.groups, "180 rows", "95% intervals", f"{grouped.n_errors} errors"):
+        assert part in text
+    for name in grouped.metrics:
+        assert REGISTRY[name].title in text, name
+    assert str(grouped["entropy", "uq_auc"]) in text
+    assert str(grouped["entropy", "uq_auc", "1"]) in text
+
+
+@pytest.mark.parametrize(("level", "shown"), [(0.95, "95%"), (0.999, "99.9%"), (0.9, "90%"), (0.975, "97.5%")])
+def test_the_headline_shows_the_level_without_rounding(level, shown):
+    s = np.linspace(0, 1, 60)
+    assert f"; {shown} intervals" in uq.evaluate(score=s, error=s > 0.5, level=level).headline()
+
+
+def test_html_escapes_names():
+    rng = np.random.default_rng(0)
+    s = rng.random(60)
+    ev, _ = notes_of(
+        uq.evaluate,
+        score={NASTY: s, "flat" + NASTY: np.ones(60)},
+        error=(rng.random(60) < s).astype(int),
+        groups=np.where(s > 0.5, NASTY, "&amp;"),
+    )
+    page = ev._repr_html_()
+    assert "<img" not in page
+    assert "<script" not in page.lower()
+    assert "</script" not in page.lower()
+    assert "&lt;/script&gt;&lt;img src=x onerror=alert(1)&gt;" in page
+    assert "&amp;amp;" in page
+
+
+def test_metrics_of_the_model_alone_still_print():
+    ev = uq.evaluate(uq.Predictions(**make()), metrics=["accuracy", "brier"])
+    assert ev.metrics == ("accuracy", "brier")
+    for text in (str(ev), ev._repr_html_()):
+        assert "accuracy" in text
+        assert "Brier" in text
+
+
+# ---- invariance ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["rows", "weights", "clusters", "weights and clusters"])
+def test_the_order_of_rows_changes_no_number(kind, backend):
+    data = make()
+    pred = uq.Predictions(**data, **sampling(kind, 180), groups=np.arange(180) % 3)
+    order = np.random.default_rng(9).permutation(180)
+    a, b = quiet(uq.evaluate, pred), quiet(uq.evaluate, pred.take(order))
+    assert a.tie_rate == b.tie_rate
+    assert a.warnings == b.warnings
+    # Pair counts are integers: without weights and clusters not one bit changes.
+    assert_same(a, b, rtol=0.0 if kind == "rows" else 1e-13)
+
+
+def test_the_same_seed_gives_the_same_evaluation():
+    pred = uq.Predictions(**make(), groups=np.arange(180) % 3)
+    assert uq.evaluate(pred, seed=3) == uq.evaluate(pred, seed=3)
+    assert uq.evaluate(pred, seed=np.random.default_rng(3)) == uq.evaluate(pred, seed=np.random.default_rng(3))
+    assert_same(uq.evaluate(pred, seed=0), uq.evaluate(pred))
+
+
+def test_both_kernels_give_equal_evaluations():
+    for kind in ("rows", "weights", "clusters", "weights and clusters"):
+        pred = uq.Predictions(**make(), **sampling(kind, 180), groups=np.arange(180) % 3)
+        found = [quiet(uq.evaluate, pred) for _ in each_backend()]
+        if len(found) < 2:
+            pytest.skip("the native kernels are not built")
+        assert_same(*found, rtol=1e-12)
+        assert found[0].tie_rate == found[1].tie_rate
+
+
+def test_the_input_is_left_as_it_was():
+    data = make()
+    before = {name: np.copy(array) for name, array in data.items() if name != "scores"}
+    uq.evaluate(uq.Predictions(**data, groups=np.arange(180) % 2))
+    for name, array in before.items():
+        np.testing.assert_array_equal(data[name], array)
+
+
+# ---- selection ----------------------------------------------------------------------------------------------------
+
+
+def test_selected_scores_and_metrics_equal_those_of_the_full_evaluation():
+    pred = uq.Predictions(**make(), groups=np.arange(180) % 2)
+    full = numbers(uq.evaluate(pred))
+    part = uq.evaluate(pred, scores=["margin", "mine"], metrics=["aurc", "brier", "uq_auc"])
+    assert part.scores == ("margin", "mine")
+    assert set(part.metrics) == {"aurc", "brier", "uq_auc"}
+    for key, value in numbers(part).items():
+        assert full[key] == value
+
+
+def test_a_single_name_and_repeated_names_do_for_lists():
+    pred = uq.Predictions(**make())
+    one = uq.evaluate(pred, scores="margin", metrics="uq_auc")
+    twice = uq.evaluate(pred, scores=["margin", "margin"], metrics=("uq_auc", "uq_auc"))
+    assert one == twice
+    assert len(one) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "parts"),
+    [
+        ({"scores": ["entrpy"]}, ["entrpy", 'Did you mean "entropy"']),
+        ({"scores": "dirichlet_entropy"}, ["dirichlet_entropy", "alpha"]),
+        ({"scores": []}, ["score"]),
+        ({"metrics": "uqauc"}, ["uqauc", 'Did you mean "uq_auc"']),
+        ({"metrics": ["uq_auc", "AURC"]}, ["AURC"]),
+        ({"metrics": []}, ["metrics"]),
+        ({"metrics": "ood_auroc"}, ["ood_auroc", "score_in"]),
+        ({"metrics": [3]}, ["3"]),
+        ({"level": 95}, ["level", "0.95"]),
+        ({"level": 0}, ["level"]),
+        ({"level": float("nan")}, ["level"]),
+        ({"seed": -1}, ["seed"]),
+        ({"nan": "drop"}, ["nan", "omit"]),
+        ({"error": [0, 1]}, ["error", "both"]),
+        ({"score": [0, 1]}, ["score", "both"]),
+    ],
+)
+def test_bad_options_are_named(options, parts):
+    with pytest.raises(InputError) as caught:
+        uq.evaluate(uq.Predictions(**make(20)), **options)
+    for part in parts:
+        assert part in str(caught.value)
+
+
+def test_metrics_that_lack_their_input_say_what_is_missing():
+    data = make(30)
+    pred = uq.Predictions(data["labels"], logits=data["logits"])
+    with pytest.raises(InputError, match="kendall_phi needs soft_labels"):
+        uq.evaluate(pred, metrics="kendall_phi")
+    with pytest.raises(InputError, match="uq_c_index needs loss"):
+        uq.evaluate(score=[1, 2, 3], error=[0, 1, 0], metrics="uq_c_index")
+    with pytest.raises(InputError, match="ece needs probs"):
+        uq.evaluate(score=[1, 2, 3], error=[0, 1, 0], metrics="ece")
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        {},
+        {"score": [1, 2, 3]},
+        {"error": [0, 1, 0]},
+        {"score": {}, "error": [0, 1, 0]},
+        {"score": [1, 2], "error": [0, 1, 0]},
+        {"score": [1, 2, np.nan], "error": [0, 1, 0]},
+        {"score": [1, 2, 3], "error": [0, 1, 0.5]},
+        {"score": [1, 2, 3], "error": [0, 1, 2]},
+        {"score": [1, 2, 3], "loss": [0, 1, np.inf]},
+        {"score": [[1], [2], [3]], "error": [0, 1, 0]},
+        {"score": ["a", "b", "c"], "error": [0, 1, 0]},
+        {"score": [1], "error": [1]},
+        {"score": [], "error": []},
+        {"score": [1, 2, 3], "error": [0, 1, 0], "weights": [1, -1, 1]},
+        {"score": [1, 2, 3], "error": [0, 1, 0], "weights": [0, 0, 0]},
+        {"score": [1, 2, 3], "error": [0, 1, 0], "groups": ["a"]},
+        {"score": [1, 2, 3], "error": [0, 1, 0], "clusters": [1, 2, np.nan]},
+        {"score": "entropy", "error": [0, 1, 0]},
+        {"score": [np.nan] * 3, "error": [0, 1, 0], "nan": "omit"},
+    ],
+)
+def test_bad_plain_arrays_never_give_a_number(arrays):
+    with pytest.raises(InputError):
+        quiet(uq.evaluate, **arrays)
+
+
+@pytest.mark.parametrize("given", [3, [1, 2, 3], {"label": [0, 1]}, np.zeros((3, 2)), "no_such_file.csv", ["a.csv"]])
+def test_predictions_of_another_type_are_an_error(given):
+    with pytest.raises(InputError):
+        uq.evaluate(given)
+
+
+# ---- size ---------------------------------------------------------------------------------------------------------
+
+
+def test_ten_thousand_rows_in_fifty_groups_work():
+    rng = np.random.default_rng(0)
+    n = 10_000
+    s = rng.random(n)
+    e = (rng.random(n) < s).astype(int)
+    groups = rng.integers(0, 50, n)
+    ev = quiet(uq.evaluate, score=s, error=e, loss=s, groups=groups)
+    assert len(ev.groups) == 50
+    assert ev.groups == tuple(str(k) for k in range(50))
+    assert sum(ev["score", "uq_auc", str(k)].n for k in range(50)) == n
+    mine = ev["score", "uq_auc", "7"]
+    assert mine == uq.estimate("uq_auc", s[groups == 7], e[groups == 7])
+    text = str(ev)
+    assert "30 more groups" in text
+    assert len(text.splitlines()) < 200
+
+
+def test_float32_probabilities_whose_clipping_breaks_the_row_sum_are_refused_or_normalised():
+    # Each value is within the tolerance of float32 and the rows sum to 1, but what is left after clipping does not.
+    probs = np.array([[-0.0009] * 5 + [0.5, 0.5045]] * 4, dtype=np.float32)
+    with pytest.raises(uq.InputError, match=r"worst row 0 sums to 1\.0045"):
+        uq.Predictions([0, 5, 6, 6], probs=probs)
+    quiet(uq.evaluate, uq.Predictions([0, 5, 6, 6], probs=probs, normalize=True))
