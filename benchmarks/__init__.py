@@ -1,0 +1,1 @@
+"""Speed and memory beside named peers, in one run: `make bench`."""
