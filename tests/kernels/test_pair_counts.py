@@ -276,11 +276,14 @@ def totals(score, loss):
 def test_bootstrap_of_rows_equals_counting_on_the_drawn_rows(case, seed, resamples):
     n = len(case.score)
     rng = np.random.default_rng(seed)
-    draws = rng.integers(0, n, (resamples, rng.choice([n, 1, 2 * n]))).astype(np.uint32)
-    expected = [totals(case.score[d], case.target[d]) for d in draws]
+    seeds_ = rng.integers(0, 2**64, resamples, dtype=np.uint64)
+    drawn = [np.repeat(np.arange(n), kernels.pairs.draw_units(seed, n)) for seed in seeds_]
+    expected = [totals(case.score[d], case.target[d]) for d in drawn]
     for backend in each_backend():
         for threads in (1, 3):
-            credit2, comparable = kernels.bootstrap_totals(case.score, case.target, np.arange(n), n, draws, threads)
+            credit2, comparable, *_ = kernels.bootstrap_totals(
+                case.score, case.target, np.arange(n), n, seeds_, threads
+            ).T
             assert list(zip(credit2.tolist(), comparable.tolist(), strict=True)) == expected, backend
 
 
@@ -291,13 +294,13 @@ def test_bootstrap_of_clusters_equals_counting_on_the_rows_of_the_drawn_clusters
     rng = np.random.default_rng(seed)
     units = int(rng.integers(1, n + 1))
     unit = rng.integers(0, units, n)  # some clusters may be empty
-    draws = rng.integers(0, units, (3, units)).astype(np.uint32)
+    seeds_ = rng.integers(0, 2**64, 3, dtype=np.uint64)
     expected = []
-    for drawn in draws:
-        taken = np.concatenate([np.flatnonzero(unit == u) for u in drawn])
+    for seed_ in seeds_:
+        taken = np.repeat(np.arange(n), kernels.pairs.draw_units(seed_, units)[unit])
         expected.append(totals(case.score[taken], case.target[taken]))
     for backend in each_backend():
-        credit2, comparable = kernels.bootstrap_totals(case.score, case.target, unit, units, draws)
+        credit2, comparable, *_ = kernels.bootstrap_totals(case.score, case.target, unit, units, seeds_).T
         assert list(zip(credit2.tolist(), comparable.tolist(), strict=True)) == expected, backend
 
 
@@ -305,12 +308,13 @@ def test_bootstrap_of_clusters_equals_counting_on_the_rows_of_the_drawn_clusters
 @pytest.mark.parametrize(("n", "scores", "losses"), LARGE[:4])
 def test_twins_agree_on_large_bootstraps(n, scores, losses):
     score, loss = make_large(n, scores, losses)
-    draws = np.random.default_rng(2).integers(0, n, (4, n)).astype(np.uint32)
-    found = [kernels.bootstrap_totals(score, loss, np.arange(n), n, draws, 2) for _ in each_backend()]
+    seeds_ = np.random.default_rng(2).integers(0, 2**64, 4, dtype=np.uint64)
+    found = [kernels.bootstrap_totals(score, loss, np.arange(n), n, seeds_, 2) for _ in each_backend()]
     np.testing.assert_array_equal(found[0], found[1])
-    (credit2,), comparable = kernels.pair_counts(score[draws[0]][None], loss[draws[0]])
-    assert 2 * int(found[0][0][0]) == int(credit2.sum())
-    assert 2 * int(found[0][1][0]) == int(comparable.sum())
+    drawn = np.repeat(np.arange(n), kernels.pairs.draw_units(seeds_[0], n))
+    (credit2,), comparable = kernels.pair_counts(score[drawn][None], loss[drawn])
+    assert 2 * int(found[0][0, 0]) == int(credit2.sum())
+    assert 2 * int(found[0][0, 1]) == int(comparable.sum())
 
 
 # ---- weights and clusters -------------------------------------------------------------------------------------

@@ -22,8 +22,10 @@ __all__ = [
     "Order",
     "auc_counts",
     "backend",
+    "bootstrap_areas",
     "bootstrap_totals",
     "concordance_sums",
+    "cores",
     "order_by",
     "order_free_sum",
     "pair_counts",
@@ -73,6 +75,13 @@ def use(name: str) -> str:
     return former
 
 
+def cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def order_by(x: Float) -> Order:
     """Rows in stable order of x, with its tie groups."""
     result: Order = _kernels().order_by(x)
@@ -103,10 +112,24 @@ def order_free_sum(x: Float) -> float:
 
 
 def bootstrap_totals(
-    score: Float, loss: Float, unit: Int, units: int, draws: NDArray[np.uint32], threads: int = 1
-) -> tuple[Int, Int]:
-    """credit2 and comparable pairs of resamples; draws[b, j] is the j-th unit of resample b."""
-    result: tuple[Int, Int] = _kernels().bootstrap_totals(score, loss, unit, units, draws, threads)
+    score: Float, loss: Float, unit: Int, units: int, seeds: NDArray[np.uint64], threads: int = 1
+) -> Int:
+    """Pair totals of resamples; resample b draws units from the stream seeds[b]: see `pairs`."""
+    result: Int = _kernels().bootstrap_totals(score, loss, unit, units, seeds, threads)
+    return result
+
+
+def bootstrap_areas(
+    score: Float,
+    loss: Float,
+    unit: Int,
+    units: int,
+    seeds: NDArray[np.uint64],
+    with_aurc: bool = True,
+    threads: int = 1,
+) -> Float:
+    """Sums behind the selective-prediction areas of resamples: see `pairs`."""
+    result: Float = _kernels().bootstrap_areas(score, loss, unit, units, seeds, with_aurc, threads)
     return result
 
 

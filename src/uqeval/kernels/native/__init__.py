@@ -10,6 +10,7 @@ from uqeval.kernels._types import AucSums, Bit, ConcordanceSums, Float, Int, Ord
 
 __all__ = [
     "auc_counts",
+    "bootstrap_areas",
     "bootstrap_totals",
     "concordance_sums",
     "order_by",
@@ -60,18 +61,22 @@ def weighted_credit(rank: Int, group: Int, weight: Float, first: Int) -> tuple[F
 
 
 def bootstrap_totals(
-    score: Float, loss: Float, unit: Int, units: int, draws: NDArray[np.uint32], threads: int = 1
-) -> tuple[Int, Int]:
-    credit2 = np.empty(len(draws), dtype=np.int64)
-    comparable = np.empty(len(draws), dtype=np.int64)
-    _native.bootstrap(
-        np.ascontiguousarray(score),
-        np.ascontiguousarray(loss),
-        unit,
-        units,
-        draws,
-        credit2,
-        comparable,
-        threads,
-    )
-    return credit2, comparable
+    score: Float, loss: Float, unit: Int, units: int, seeds: NDArray[np.uint64], threads: int = 1
+) -> Int:
+    totals = np.empty((len(seeds), 4), dtype=np.int64)
+    _native.bootstrap(np.ascontiguousarray(score), np.ascontiguousarray(loss), unit, units, seeds, totals, threads)
+    return totals
+
+
+def bootstrap_areas(
+    score: Float,
+    loss: Float,
+    unit: Int,
+    units: int,
+    seeds: NDArray[np.uint64],
+    with_aurc: bool = True,
+    threads: int = 1,
+) -> Float:
+    sums = np.empty((len(seeds), 5))
+    _native.areas(np.ascontiguousarray(score), np.ascontiguousarray(loss), unit, units, seeds, with_aurc, sums, threads)
+    return sums

@@ -5,6 +5,20 @@
 
 namespace uq {
 
+// How often each of n units is drawn in n draws with replacement: a counter hashed by splitmix64 (Steele et al. 2014),
+// scaled from 53 bits. The twin of kernels.pairs.draw_units, bit for bit, whatever the number of threads.
+inline void draw_units(u64 seed, std::size_t units, u32 *times) {
+    std::fill(times, times + units, 0);
+    const double scale = static_cast<double>(units);
+    for (std::size_t j = 0; j < units; ++j) {
+        u64 z = seed + (j + 1) * 0x9E3779B97F4A7C15u;
+        z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+        z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+        z ^= z >> 31;
+        ++times[static_cast<std::size_t>(static_cast<double>(static_cast<i64>(z >> 11)) * 0x1p-53 * scale)];
+    }
+}
+
 struct SumSink {
     u64 total = 0;
     template <class Rank> u32 rank(Rank item) const { return item; }
@@ -57,10 +71,11 @@ template <class Count> u64 tied_pairs(const std::vector<u32> &end, std::size_t n
     return total;
 }
 
-// times[row] is how often the row was drawn, `size` their sum; credit2 counts each unordered pair once.
+// times[row] is how often the row was drawn, `size` their sum. totals: credit2, pairs that differ in the loss, pairs
+// that differ in the score (each unordered pair once), rows.
 // Rank is 16 bits wide where ranks fit: half the memory to move.
 template <class Rank>
-void resample_totals(const Resampler &plan, const u32 *times, u64 size, Buffer &memory, i64 &credit2, i64 &comparable) {
+void resample_totals(const Resampler &plan, const u32 *times, u64 size, Buffer &memory, i64 *totals) {
     const std::size_t n = plan.n;
     constexpr std::size_t kAtOnce = 4;
     u32 *start = memory.get<u32>(2 * n + 2 * (size + kAtOnce)), *count = start + n;
@@ -90,8 +105,92 @@ void resample_totals(const Resampler &plan, const u32 *times, u64 size, Buffer &
     const u64 tied_both = plan.loss_ties && plan.score_ties ? tied_pairs(plan.joint_end, n, at_slot) : copies;
     SumSink sink;
     count_below(ranks, spare, m, 0, m > (std::size_t(1) << kLeafBits) ? top_shift(m) : 0, sink);
-    credit2 = static_cast<i64>(2 * sink.total - 2 * tied_loss - tied_score + tied_both);
-    comparable = static_cast<i64>((m ? pairs_of(m) : 0) - tied_loss);
+    totals[0] = static_cast<i64>(2 * sink.total - 2 * tied_loss - tied_score + tied_both);
+    totals[1] = static_cast<i64>((m ? pairs_of(m) : 0) - tied_loss);
+    totals[2] = static_cast<i64>((m ? pairs_of(m) : 0) - tied_score);
+    totals[3] = static_cast<i64>(m);
+}
+
+// ---- areas under selective-prediction curves --------------------------------------------------------------------
+
+struct Areas {
+    double size = 0, bad = 0;  // rows and loss of the resample
+    double pairs2 = 0;         // sum over blocks of bad * (2 * good below + good): 2 * UQ-AUC * bad * good
+    double accepted2 = 0;      // sum over blocks of rows * (2 * bad below + bad): 2 * AUGRC * size^2
+    double aurc = 0;
+};
+
+// Rows in order of the score; block_end[p] as in Resampler::group_end.
+struct AreaPlan {
+    bool ties = false;
+    std::vector<u32> row, block_end;
+    std::vector<double> loss;  // at each slot
+};
+
+inline AreaPlan make_area_plan(const double *score, const double *loss, std::size_t n, Workspace &space) {
+    std::size_t groups = 0;
+    const u64 *sorted = sort_rows(score, n, space, groups);
+    AreaPlan plan;
+    plan.row.resize(n);
+    plan.block_end.resize(n);
+    std::vector<u32> start(n);
+    plan.loss.resize(n);
+    plan.ties = groups < n;
+    for (std::size_t p = 0; p < n; ++p) {
+        plan.row[p] = static_cast<u32>(sorted[p]);
+        plan.loss[p] = loss[plan.row[p]];
+    }
+    group_bounds(sorted, n, groups, start.data(), plan.block_end.data());
+    return plan;
+}
+
+// harmonic[k] = 1 + 1/2 + ... + 1/k; grows as needed.
+inline void extend_harmonic(std::vector<double> &harmonic, std::size_t size) {
+    if (harmonic.empty()) harmonic.push_back(0.0);
+    while (harmonic.size() <= size) harmonic.push_back(harmonic.back() + 1.0 / static_cast<double>(harmonic.size()));
+}
+
+inline Areas resample_areas(const AreaPlan &plan, const u32 *times, u64 size, bool with_aurc,
+                            std::vector<double> &harmonic) {
+    Areas sums;
+    const std::size_t n = plan.row.size();
+    if (!plan.ties && !with_aurc) {  // no branch that could be mispredicted: a row drawn 0 times adds 0
+        double before = 0, bad_before = 0;
+        for (std::size_t p = 0; p < n; ++p) {
+            const double count = times[plan.row[p]], bad = count * plan.loss[p];
+            sums.pairs2 += bad * (2 * (before - bad_before) + count - bad);
+            sums.accepted2 += count * (2 * bad_before + bad);
+            before += count;
+            bad_before += bad;
+        }
+        sums.size = before;
+        sums.bad = bad_before;
+        return sums;
+    }
+    if (with_aurc) extend_harmonic(harmonic, size);
+    u64 before = 0;
+    double bad_before = 0;
+    for (std::size_t p = 0; p < n;) {
+        u64 rows = 0;
+        double bad = 0;
+        for (const std::size_t end = plan.block_end[p]; p < end; ++p) {
+            const u32 k = times[plan.row[p]];
+            rows += k;
+            bad += k * plan.loss[p];
+        }
+        if (!rows) continue;
+        const double count = static_cast<double>(rows), place = static_cast<double>(before);
+        const double good = count - bad, good_before = place - bad_before;
+        sums.pairs2 += bad * (2 * good_before + good);
+        sums.accepted2 += count * (2 * bad_before + bad);
+        if (with_aurc) sums.aurc += bad + (bad_before - bad * place / count) * (harmonic[before + rows] - harmonic[before]);
+        before += rows;
+        bad_before += bad;
+    }
+    sums.size = static_cast<double>(before);
+    sums.bad = bad_before;
+    sums.aurc = before ? sums.aurc / sums.size : 0;
+    return sums;
 }
 
 }  // namespace uq

@@ -113,36 +113,25 @@ void weighted(In<i64> rank, In<i64> group, In<double> weight, In<i64> first, Out
     }
 }
 
-// draws[b, j]: the j-th unit drawn in resample b; unit[i]: the unit (row or cluster) of row i.
-void bootstrap(In<double> score, In<double> loss, In<i64> unit, std::size_t units, In2<u32> draws, Out<i64> credit2,
-               Out<i64> comparable, int threads) {
-    const std::size_t n = score.shape(0), resamples = draws.shape(0), drawn = draws.shape(1);
-    need(loss.shape(0) == n && unit.shape(0) == n && credit2.shape(0) == resamples && comparable.shape(0) == resamples,
-         "lengths differ");
-    need(n <= kMostRows, "more than 2^31 - 1 rows");
-    for (std::size_t i = 0; i < n; ++i) need(unit.data()[i] >= 0 && std::size_t(unit.data()[i]) < units, "unit outside");
-    nb::gil_scoped_release release;
-    Trim trim{workspace()};
-    const Resampler plan = make_resampler(score.data(), loss.data(), n, trim.space);
-    const bool rows_are_units = units == n && [&] {
-        for (std::size_t i = 0; i < n; ++i) {
-            if (unit.data()[i] != static_cast<i64>(i)) return false;
-        }
-        return true;
-    }();
+// Resample b draws as many units as there are, with replacement, from its own stream seeds[b]; unit[i] is the unit (row
+// or cluster) of row i. Calls job(b, times of each row, their sum, state of the thread).
+template <class State, class Job>
+void for_each_resample(In<i64> unit, std::size_t units, In<u64> seeds, int threads, Job job) {
+    const std::size_t n = unit.shape(0), resamples = seeds.shape(0);
+    bool rows_are_units = units == n;
+    for (std::size_t i = 0; i < n; ++i) {
+        const i64 u = unit.data()[i];
+        if (u < 0 || static_cast<std::size_t>(u) >= units) throw std::out_of_range("a unit is outside the units");
+        rows_are_units = rows_are_units && u == static_cast<i64>(i);
+    }
     const std::size_t blocks = std::max<std::size_t>(1, std::min<std::size_t>(resamples, 8 * std::max(threads, 1)));
     in_parallel(blocks, threads, [&](std::size_t block) {
-        Buffer memory;
+        State state;
         std::vector<u32> of_unit(units), of_row(rows_are_units ? 0 : n);
         for (std::size_t b = block; b < resamples; b += blocks) {
-            std::fill(of_unit.begin(), of_unit.end(), 0);
-            const u32 *drawn_units = draws.data() + b * drawn;
-            u32 largest = 0;
-            for (std::size_t j = 0; j < drawn; ++j) largest = std::max(largest, drawn_units[j]);
-            if (drawn && largest >= units) throw std::out_of_range("a draw is outside the units");
-            for (std::size_t j = 0; j < drawn; ++j) ++of_unit[drawn_units[j]];
+            draw_units(seeds.data()[b], units, of_unit.data());
             const u32 *times = of_unit.data();
-            u64 size = drawn;
+            u64 size = units;
             if (!rows_are_units) {
                 size = 0;
                 for (std::size_t i = 0; i < n; ++i) {
@@ -152,10 +141,46 @@ void bootstrap(In<double> score, In<double> loss, In<i64> unit, std::size_t unit
                 times = of_row.data();
             }
             if (size > kMostRows) throw std::out_of_range("a resample has more than 2^31 - 1 rows");
-            const auto totals = size <= 65536 ? &resample_totals<std::uint16_t> : &resample_totals<u32>;
-            totals(plan, times, size, memory, credit2.data()[b], comparable.data()[b]);
+            job(b, times, size, state);
         }
     });
+}
+
+void bootstrap(In<double> score, In<double> loss, In<i64> unit, std::size_t units, In<u64> seeds, Out2<i64> totals,
+               int threads) {
+    const std::size_t n = score.shape(0);
+    need(loss.shape(0) == n && unit.shape(0) == n && totals.shape(0) == seeds.shape(0) && totals.shape(1) == 4,
+         "lengths differ");
+    need(n <= kMostRows, "more than 2^31 - 1 rows");
+    nb::gil_scoped_release release;
+    Trim trim{workspace()};
+    const Resampler plan = make_resampler(score.data(), loss.data(), n, trim.space);
+    for_each_resample<Buffer>(unit, units, seeds, threads, [&](std::size_t b, const u32 *times, u64 size, Buffer &memory) {
+        const auto count = size <= 65536 ? &resample_totals<std::uint16_t> : &resample_totals<u32>;
+        count(plan, times, size, memory, totals.data() + 4 * b);
+    });
+}
+
+void areas(In<double> score, In<double> loss, In<i64> unit, std::size_t units, In<u64> seeds, bool with_aurc,
+           Out2<double> sums, int threads) {
+    const std::size_t n = score.shape(0);
+    need(loss.shape(0) == n && unit.shape(0) == n && sums.shape(0) == seeds.shape(0) && sums.shape(1) == 5,
+         "lengths differ");
+    need(n <= kMostRows, "more than 2^31 - 1 rows");
+    nb::gil_scoped_release release;
+    Trim trim{workspace()};
+    const AreaPlan plan = make_area_plan(score.data(), loss.data(), n, trim.space);
+    using Harmonic = std::vector<double>;
+    for_each_resample<Harmonic>(unit, units, seeds, threads,
+                                [&](std::size_t b, const u32 *times, u64 size, Harmonic &harmonic) {
+                                    const Areas found = resample_areas(plan, times, size, with_aurc, harmonic);
+                                    double *out = sums.data() + 5 * b;
+                                    out[0] = found.size;
+                                    out[1] = found.bad;
+                                    out[2] = found.pairs2;
+                                    out[3] = found.accepted2;
+                                    out[4] = found.aurc;
+                                });
 }
 
 }  // namespace
@@ -172,6 +197,9 @@ NB_MODULE(_native, m) {
           nb::arg("weight").noconvert(), nb::arg("first").noconvert(), nb::arg("credit").noconvert(),
           nb::arg("against").noconvert());
     m.def("bootstrap", &bootstrap, nb::arg("score").noconvert(), nb::arg("loss").noconvert(),
-          nb::arg("unit").noconvert(), nb::arg("units"), nb::arg("draws").noconvert(), nb::arg("credit2").noconvert(),
-          nb::arg("comparable").noconvert(), nb::arg("threads"));
+          nb::arg("unit").noconvert(), nb::arg("units"), nb::arg("seeds").noconvert(), nb::arg("totals").noconvert(),
+          nb::arg("threads"));
+    m.def("areas", &areas, nb::arg("score").noconvert(), nb::arg("loss").noconvert(), nb::arg("unit").noconvert(),
+          nb::arg("units"), nb::arg("seeds").noconvert(), nb::arg("with_aurc"), nb::arg("sums").noconvert(),
+          nb::arg("threads"));
 }

@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <exception>
+#include <system_error>
 #include <thread>
 
 namespace uq {
@@ -25,8 +26,9 @@ inline AucSums auc_counts(const double *score, const u8 *error, std::size_t n, i
     const KeyRange range = key_range(score, n);
     for (std::size_t i = 0; i < n; ++i) {
         const u64 key = (key_of(score[i]) - range.least) >> range.shift;
-        words[i] = key << 32 | static_cast<u32>(i << 1 | error[i]);
-        sums.wrong += error[i];
+        const u32 wrong = error[i] != 0;
+        words[i] = key << 32 | static_cast<u32>(i << 1 | wrong);
+        sums.wrong += wrong;
     }
     std::size_t groups = 0;
     const u64 *sorted =
@@ -215,7 +217,11 @@ template <class Job> void in_parallel(std::size_t jobs, int threads, Job job) {
     };
     std::vector<std::thread> pool;
     for (std::size_t t = 1; t < std::min<std::size_t>(jobs, static_cast<std::size_t>(threads)); ++t) {
-        pool.emplace_back(work);
+        try {
+            pool.emplace_back(work);
+        } catch (const std::system_error &) {
+            break;  // no further thread to be had: the ones there are do the work
+        }
     }
     work();
     for (auto &thread : pool) thread.join();
