@@ -58,7 +58,14 @@ def test_error_gap_and_rank_loss_equal_their_definitions(case):
         int(first_argmax(row) != y) for row, y in zip(probs, labels, strict=True)
     ]
     assert gap(probs, labels).tolist() == [1 - row[y] for row, y in zip(probs, labels, strict=True)]
-    assert rank_loss(probs, labels).tolist() == [-row[y] for row, y in zip(probs, labels, strict=True)]
+    loss = rank_loss(probs, labels)
+    picked = np.array([row[y] for row, y in zip(probs, labels, strict=True)])
+    assert loss[picked < 1].tolist() == (-picked[picked < 1]).tolist()
+    # Where the label's probability rounded to 1, the others decide: below every other loss, and in their order.
+    others = np.array([np.delete(row, y).sum() for row, y in zip(probs, labels, strict=True)])[picked == 1]
+    full = loss[picked == 1]
+    assert (full <= -1).all()
+    np.testing.assert_array_equal(full[:, None] < full, others[:, None] < others)
 
 
 @given(tables(count=2))

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-__all__ = ["InputError", "MissingExtra", "UQWarning", "UndefinedMetricWarning"]
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+__all__ = ["InputError", "MissingExtra", "UQWarning", "UndefinedMetricWarning", "collected", "notify"]
 
 
 class InputError(ValueError):
@@ -22,3 +27,26 @@ class UQWarning(UserWarning):
 
 class UndefinedMetricWarning(UQWarning):
     """The metric has no value on this input; the result is NaN."""
+
+
+_collector: ContextVar[list[str] | None] = ContextVar("uqeval_notes", default=None)
+
+
+def notify(message: str, kind: type[UQWarning] = UQWarning, stacklevel: int = 2) -> None:
+    """Warns, or adds to the notes that `collected` gathers in this thread."""
+    notes = _collector.get()
+    if notes is None:
+        warnings.warn(message, kind, stacklevel=stacklevel + 1)
+    else:
+        notes.append(message)
+
+
+@contextmanager
+def collected() -> Iterator[list[str]]:
+    """Gathers what `notify` says inside the block; unlike `warnings.catch_warnings` it is safe between threads."""
+    notes: list[str] = []
+    token = _collector.set(notes)
+    try:
+        yield notes
+    finally:
+        _collector.reset(token)

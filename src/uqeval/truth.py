@@ -5,13 +5,11 @@ Per-row quantities only; how well a score ranks them is the job of `metrics`.
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 from numpy.typing import ArrayLike
 
 from uqeval._check import Bit, Float, Int, check_labels, check_lengths, check_logits, check_probs
-from uqeval._errors import InputError, UQWarning
+from uqeval._errors import InputError, UQWarning, notify
 
 __all__ = [
     "bayes_labels",
@@ -122,7 +120,15 @@ def rank_loss(probs: ArrayLike, labels: ArrayLike) -> Float:
     array([-1.e-17, -1.e-30])
     """
     p, y = _with_labels(probs, labels)
-    return 0.0 - _pick(p, y)  # not -p: that would give -0.0
+    loss = 0.0 - _pick(p, y)  # not -p: that would give -0.0
+    full = loss == -1.0
+    if full.any():
+        # p̂(label) rounded to 1: the other classes still tell the rows apart, and go below −1 in their order.
+        rest = p[full].copy()
+        rest[np.arange(len(rest)), y[full]] = 0.0
+        values, place = np.unique(rest.sum(axis=1), return_inverse=True)
+        loss[full] = -1.0 - (len(values) - 1 - place) * 2.0**-40
+    return loss
 
 
 def gap_from_logits(logits: ArrayLike, labels: ArrayLike) -> Float:
@@ -302,7 +308,7 @@ def _top_class(name: str, array: Float) -> Int:
     tied = np.count_nonzero(array == _pick(array, top)[:, None], axis=1) > 1
     if tied.any():
         count = int(tied.sum())
-        warnings.warn(
+        notify(
             f"`{name}` has a tied top class in {count} row{'s' * (count != 1)} "
             f"(first at row {int(tied.argmax())}); the lowest class index is taken.",
             UQWarning,

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from uqeval._errors import InputError, UQWarning
+from uqeval._errors import InputError, UQWarning, notify
 
 __all__ = [
     "check_bits",
@@ -180,7 +179,11 @@ def check_weight_values(weights: Float) -> Float | None:
         raise InputError(f"`weights` must be ≥ 0; row {row} holds {low:g}. Remove or correct those rows.")
     if high == 0:
         raise InputError("`weights` are all zero. Give at least two rows a positive weight.")
-    return None if low == high else weights
+    if low == high:
+        return None
+    # Only ratios matter: an exact power of two keeps squares and products of weights in range.
+    exponent = int(np.frexp(high)[1])
+    return weights if -32 < exponent < 32 else np.ldexp(weights, -exponent)
 
 
 def check_weights(weights: ArrayLike, n: int) -> tuple[Float | None, NDArray[np.bool_] | None]:
@@ -245,7 +248,7 @@ def check_rows(
         keep = ~(np.isnan(s) | np.isnan(t.astype(np.float64)))
         keep = keep if w is None else keep & ~np.isnan(w)
         if not keep.all():
-            warnings.warn(f"{int((~keep).sum())} rows with NaN left out.", UQWarning, stacklevel=4)
+            notify(f"{int((~keep).sum())} rows with NaN left out.", UQWarning, stacklevel=4)
             s, t, w, g = drop_rows(keep, s, t, w, g)
             g = recode(g)
     if t.dtype != np.uint8:
@@ -263,7 +266,7 @@ def check_rows(
         raise InputError(f"Only {len(s)} row is left after dropping NaN and zero weights. Ranking needs at least 2.")
     if np.isinf(s[0]) or not np.isfinite(s).all():
         count = int(np.isinf(s).sum())
-        warnings.warn(f"`score` has {count} infinite values; they rank first or last and tie.", UQWarning, stacklevel=4)
+        notify(f"`score` has {count} infinite values; they rank first or last and tie.", UQWarning, stacklevel=4)
     return s, t, w, g
 
 
@@ -273,22 +276,35 @@ def recode(codes: Int | None) -> Int | None:
 
 
 def check_codes(name: str, value: ArrayLike) -> tuple[Int, NDArray[Any]]:
-    """Clusters, groups: integer codes 0..G-1 and the values that they stand for."""
-    array = to_array(name, value)
+    """Clusters, groups: integer codes 0..G-1 and the values that they stand for, sorted."""
+    array = np.asarray(value, dtype=object) if _holds_objects(value) else to_array(name, value)
     if array.ndim != 1:
         raise InputError(f"`{name}` has shape {array.shape}. Pass one entry per row: shape (n,).")
-    if array.dtype.kind == "f" and np.isnan(array).any():
-        rows = np.flatnonzero(np.isnan(array))
-        raise InputError(f"`{name}` has {len(rows)} missing entries (first at row {rows[0]}). Fill them in.")
     if array.dtype == object:
-        array = array.astype(str)
+        missing = np.array([item is None or str(item) in ("<NA>", "NaT") or item != item for item in array], dtype=bool)
+    elif array.dtype.kind in "mM":
+        missing = np.isnat(array)
+    else:
+        missing = np.isnan(array) if array.dtype.kind == "f" else np.zeros(len(array), dtype=bool)
+    if missing.any():
+        row = int(missing.argmax())
+        raise InputError(f"`{name}` has {int(missing.sum())} missing entries (first at row {row}). Fill them in.")
+    if array.dtype == object:  # as text: exact for any type, where float64 would merge large integers
+        array = np.array([str(item) for item in array], dtype=np.str_)
     values, codes = np.unique(array, return_inverse=True)
     return codes.astype(np.int64, copy=False), values
 
 
+def _holds_objects(value: Any) -> bool:
+    """Whether entries must be taken one by one: a list, or anything that NumPy sees as objects."""
+    if isinstance(value, list | tuple):
+        return not all(isinstance(item, str | bool | float | np.generic) for item in value)
+    return bool(np.dtype(object) == getattr(value, "dtype", None))
+
+
 def check_level(level: float) -> float:
     """A confidence level strictly between 0 and 1."""
-    if not isinstance(level, int | float) or not 0 < level < 1:
+    if not isinstance(level, int | float | np.floating) or not 0 < level < 1:
         hint = f" Did you mean {level / 100:g}?" if isinstance(level, int | float) and 1 < level < 100 else ""
         raise InputError(f"`level` must lie strictly between 0 and 1, as 0.95; it is {level!r}.{hint}")
     return float(level)

@@ -140,7 +140,8 @@ def _named(name: str) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        raise InputError(f"{name}: {error}") from None
+        text = str(error)
+        raise InputError(text if text.startswith(f"{name}:") else f"{name}: {text}") from None
 
 
 @contextmanager

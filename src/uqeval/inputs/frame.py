@@ -200,6 +200,13 @@ def _plain(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
     import pyarrow as pa
 
     kind = column.type
+    if isinstance(kind, pa.BaseExtensionType):
+        column = column.cast(kind.storage_type)
+        kind = column.type
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
+        return pa.chunked_array([[None if x is None else x.hex() for x in column.to_pylist()]], type=pa.large_string())
+    if pa.types.is_decimal(kind):
+        return column.cast(pa.float64())
     if pa.types.is_dictionary(kind):
         return _plain(name, column.cast(kind.value_type))
     if pa.types.is_nested(kind):

@@ -6,7 +6,6 @@ scores are left to `truth` and `scores`; frames and files to `frame` and `files`
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -29,7 +28,7 @@ from uqeval._check import (
     check_weight_values,
     to_array,
 )
-from uqeval._errors import InputError, UQWarning
+from uqeval._errors import InputError, UQWarning, notify
 from uqeval.inputs._classes import check_class_indices, check_class_names
 
 __all__ = ["Coded", "Predictions"]
@@ -187,7 +186,7 @@ class Predictions:
         if z is not None and p is not None:
             match = _agrees(z, p)
             if not match:
-                warnings.warn(
+                notify(
                     "probs is not softmax(logits) (temperature scaling?): the gap is taken from probs",
                     UQWarning,
                     stacklevel=2,
@@ -199,7 +198,8 @@ class Predictions:
         elif p is None and ps is not None:
             p = ps.mean(axis=0)
         elif p is None and evidence is not None:
-            p = evidence / evidence.sum(axis=1, keepdims=True)
+            share = evidence / evidence.max(axis=1, keepdims=True)
+            p = share / share.sum(axis=1, keepdims=True)
         if not width:
             width = max(
                 (int(codes.max()) + 1 for codes in (fields["labels"], fields["pred"]) if codes is not None),
@@ -333,6 +333,8 @@ def _scores(scores: Mapping[str, ArrayLike] | None) -> dict[str, Float]:
         return {}
     if not isinstance(scores, Mapping):
         raise InputError(f"`scores` is a {type(scores).__name__}. Pass a dict: name → array of shape (n,).")
+    if len({str(name) for name in scores}) < len(scores):
+        raise InputError(f"`scores` has names that read alike: {', '.join(map(repr, scores))}. Rename one.")
     return {str(name): _vector(f"scores[{str(name)!r}]", score, finite=False) for name, score in scores.items()}
 
 

@@ -5,14 +5,12 @@ UQ-AUC is the special case of a 0/1 loss. Intervals live in `inference`.
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 from numpy.typing import ArrayLike
 
 from uqeval import kernels
 from uqeval._check import Float, Nan, check_rows
-from uqeval._errors import UndefinedMetricWarning
+from uqeval._errors import UndefinedMetricWarning, notify
 
 __all__ = ["uq_c_index"]
 
@@ -63,5 +61,5 @@ def c_index_value(score: Float, loss: Float, weights: Float | None) -> float:
         total = kernels.order_free_sum(weights * weight)
         value = kernels.order_free_sum(weights * credit) / total if total else float("nan")
     if value != value:
-        warnings.warn("UQ-C-index is undefined: all losses are equal.", UndefinedMetricWarning, stacklevel=3)
+        notify("UQ-C-index is undefined: all losses are equal.", UndefinedMetricWarning, stacklevel=3)
     return value

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from uqeval import kernels
 from uqeval._check import Float, Nan, check_rows
-from uqeval._errors import UndefinedMetricWarning
+from uqeval._errors import UndefinedMetricWarning, notify
 
 __all__ = ["kendall_tau", "somers_d"]
 
@@ -44,7 +43,7 @@ def kendall_tau(score: ArrayLike, truth: ArrayLike, *, weights: ArrayLike | None
     rows = pair_rows(s, t, w)
     value = tau_b(*(_total(part, w) for part in rows))
     if math.isnan(value):
-        warnings.warn("Kendall's tau is undefined: score or truth is constant.", UndefinedMetricWarning, stacklevel=2)
+        notify("Kendall's tau is undefined: score or truth is constant.", UndefinedMetricWarning, stacklevel=2)
     return value
 
 
@@ -60,7 +59,7 @@ def somers_d(score: ArrayLike, truth: ArrayLike, *, weights: ArrayLike | None = 
     rows = pair_rows(s, t, w)
     total = _total(rows.truth, w)
     if total == 0:
-        warnings.warn("Somers' D is undefined: the truth is constant.", UndefinedMetricWarning, stacklevel=2)
+        notify("Somers' D is undefined: the truth is constant.", UndefinedMetricWarning, stacklevel=2)
         return float("nan")
     return _total(rows.sign, w) / total
 

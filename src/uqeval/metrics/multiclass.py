@@ -5,7 +5,6 @@ The direct multi-class metrics (`uq_auc`, `uq_c_index` on the K-class error and 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
@@ -24,7 +23,7 @@ from uqeval._check import (
     check_weights,
     to_array,
 )
-from uqeval._errors import InputError, UndefinedMetricWarning, UQWarning
+from uqeval._errors import InputError, UndefinedMetricWarning, UQWarning, collected, notify
 from uqeval.metrics.concordance import c_index_value, uq_c_index
 from uqeval.metrics.ranking import auc_value, uq_auc
 
@@ -98,15 +97,15 @@ def one_vs_rest(
     values, prevalence = class_values(task)
     defined = ~np.isnan(values)
     if not defined.any():
-        warnings.warn(f"One-versus-rest {task.name} is undefined in every class.", UndefinedMetricWarning, stacklevel=2)
+        notify(f"One-versus-rest {task.name} is undefined in every class.", UndefinedMetricWarning, stacklevel=2)
         return float("nan")
     if not defined.all():
         skipped = ", ".join(str(k) for k in np.flatnonzero(~defined))
-        warnings.warn(f"{task.name} is undefined for classes {skipped}, which are left out.", UQWarning, stacklevel=2)
+        notify(f"{task.name} is undefined for classes {skipped}, which are left out.", UQWarning, stacklevel=2)
     share = np.ones(len(values)) if average == "macro" else prevalence
     share = np.where(defined, share, 0.0)
     if share.sum() == 0:
-        warnings.warn(f"No row belongs to a class where {task.name} is defined.", UndefinedMetricWarning, stacklevel=2)
+        notify(f"No row belongs to a class where {task.name} is defined.", UndefinedMetricWarning, stacklevel=2)
         return float("nan")
     return float((share[defined] * values[defined]).sum() / share.sum())
 
@@ -140,7 +139,7 @@ def _task(
     y = check_labels(labels, p.shape[1])
     check_lengths(score=s, labels=y, probs=p)
     if np.isinf(s).any():
-        warnings.warn("`score` has infinite values; they rank first or last and tie.", UQWarning, stacklevel=3)
+        notify("`score` has infinite values; they rank first or last and tie.", UQWarning, stacklevel=3)
     w = None
     if weights is not None:
         w, keep = check_weights(weights, len(p))
@@ -174,8 +173,7 @@ def class_values(task: Task) -> tuple[Float, Float]:
     """The metric in each class (NaN where undefined) and the prevalence of the class."""
     classes = task.score.shape[1]
     values = np.empty(classes)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UndefinedMetricWarning)  # reported together by the caller
+    with collected():  # reported together by the caller
         for k in range(classes):
             s, t = np.ascontiguousarray(task.score[:, k]), np.ascontiguousarray(task.target[:, k])
             if task.name == "uq_auc":
@@ -212,5 +210,5 @@ def _micro(task: Task, force: bool) -> float:
         total = kernels.order_free_sum(w * (weight - own_weight))
         value = kernels.order_free_sum(w * (credit - own)) / total if total > 0 else float("nan")
     if value != value:
-        warnings.warn(f"Micro {task.name} is undefined: no comparable pair.", UndefinedMetricWarning, stacklevel=3)
+        notify(f"Micro {task.name} is undefined: no comparable pair.", UndefinedMetricWarning, stacklevel=3)
     return value

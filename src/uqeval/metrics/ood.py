@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from uqeval._check import MEND, Bit, Float, check_choice, check_vector
-from uqeval._errors import InputError, UQWarning
+from uqeval._errors import InputError, UQWarning, notify
 from uqeval.metrics.ranking import auc_value
 from uqeval.metrics.selective import tie_blocks
 
@@ -30,7 +29,7 @@ def check_in_out(score_in: ArrayLike, score_out: ArrayLike) -> tuple[Float, Floa
     infinite = [name for name, side in zip(("score_in", "score_out"), sides, strict=True) if np.isinf(side).any()]
     if infinite:
         names = " and ".join(f"`{name}`" for name in infinite)
-        warnings.warn(f"{names}: infinite values rank first or last and tie.", UQWarning, stacklevel=3)
+        notify(f"{names}: infinite values rank first or last and tie.", UQWarning, stacklevel=3)
     return sides[0], sides[1]
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 from numpy.typing import ArrayLike
 
 from uqeval import kernels
 from uqeval._check import Float, check_bits_and_weights, check_labels, check_lengths, check_probs, check_weights
-from uqeval._errors import InputError, UQWarning
+from uqeval._errors import InputError, UQWarning, notify
 
 __all__ = ["accuracy", "brier", "log_loss"]
 
@@ -55,7 +53,7 @@ def log_loss(
         raise InputError(f"`eps` must lie strictly between 0 and 1; it is {eps!r}.")
     rows = log_loss_rows(p, y, eps or 0.0)
     if count := int(np.isinf(rows).sum()):
-        warnings.warn(f"{count} labels have probability 0: the log-loss is infinite.", UQWarning, stacklevel=2)
+        notify(f"{count} labels have probability 0: the log-loss is infinite.", UQWarning, stacklevel=2)
     return weighted_mean(rows, w)
 
 

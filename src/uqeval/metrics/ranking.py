@@ -5,13 +5,11 @@ Maths only. Inputs are clean arrays (`_check`); intervals live in `inference`.
 
 from __future__ import annotations
 
-import warnings
-
 from numpy.typing import ArrayLike
 
 from uqeval import kernels
 from uqeval._check import Bit, Float, Nan, check_rows
-from uqeval._errors import UndefinedMetricWarning
+from uqeval._errors import UndefinedMetricWarning, notify
 
 __all__ = ["uq_auc"]
 
@@ -60,7 +58,7 @@ def auc_value(score: Float, error: Bit, weights: Float | None) -> float:
         value = kernels.order_free_sum(weights * credit) / total if total else float("nan")
     if value != value:
         right = "right" if error.any() else "wrong"
-        warnings.warn(
+        notify(
             f"UQ-AUC is undefined: the test set has no {right} prediction.",
             UndefinedMetricWarning,
             stacklevel=3,

@@ -68,6 +68,6 @@ REGISTRY: dict[str, Metric] = {metric.name: metric for metric in _METRICS}
 
 def get_metric(name: str) -> Metric:
     """The metric of that name, or an error that suggests the nearest."""
-    if name not in REGISTRY:
+    if not isinstance(name, str) or name not in REGISTRY:
         raise InputError(f'There is no metric "{name}".{nearest(name, REGISTRY)} Metrics: {", ".join(REGISTRY)}.')
     return REGISTRY[name]

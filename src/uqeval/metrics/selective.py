@@ -7,7 +7,6 @@ AUGRC (Traub et al. 2024) averages the accepted errors; the G-AUC of the paper i
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -16,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from uqeval import kernels
 from uqeval._check import Float, Int, Nan, check_rows
-from uqeval._errors import UndefinedMetricWarning
+from uqeval._errors import UndefinedMetricWarning, notify
 
 __all__ = [
     "RiskCurve",
@@ -90,6 +89,8 @@ def aurc_value(blocks: Blocks) -> float:
 
 def mean_risk(steps: Steps) -> float:
     """AURC of a walk."""
+    if steps.risk.min() == steps.risk.max():
+        return float(steps.risk[0])
     return float((steps.step * steps.risk).sum() / steps.step.sum())
 
 
@@ -102,7 +103,8 @@ def augrc_value(blocks: Blocks) -> float:
     """Trapezoid of accepted loss against coverage, one vertex per distinct score; exact for 0/1 errors."""
     before = np.cumsum(blocks.bad) - blocks.bad
     total = blocks.weight.sum()
-    # At most 1/2, which rounding of weights could pass.
+    if (blocks.bad == blocks.weight).all():
+        return 0.5  # every row wrong: exactly, whatever the weights round to
     return min(0.5, float((blocks.weight * (2 * before + blocks.bad)).sum() / (2 * total * total)))
 
 
@@ -168,7 +170,7 @@ def naurc_value(score: Float, loss: NDArray[Any], weights: Float | None) -> floa
     blocks = tie_blocks(score, loss, weights)
     best, rate = aurc_best(loss, weights), float(blocks.bad.sum() / blocks.weight.sum())
     if loss.min() == loss.max():
-        warnings.warn("nAURC is undefined: all losses are equal.", UndefinedMetricWarning, stacklevel=3)
+        notify("nAURC is undefined: all losses are equal.", UndefinedMetricWarning, stacklevel=3)
         return float("nan")
     return (aurc_value(blocks) - best) / (rate - best)
 
