@@ -14,12 +14,21 @@ import numpy as np
 
 from uqeval import kernels
 from uqeval._check import Float
-from uqeval.inference.intervals import NAN, UNKNOWN, Interval, logit_t, wilson
+from uqeval.inference.intervals import NAN, UNKNOWN, Interval, logit_t, settled, wilson
 from uqeval.inference.result import Estimate
 from uqeval.inference.sample import Sample, cluster_sums, kish
 from uqeval.metrics.correlation import pair_rows, tau_b
 
-__all__ = ["estimate_auc", "estimate_c_index", "estimate_somers", "estimate_tau", "row_warnings"]
+__all__ = [
+    "estimate_auc",
+    "estimate_c_index",
+    "estimate_somers",
+    "estimate_tau",
+    "leave_out",
+    "row_warnings",
+    "tau_inside",
+    "tau_left",
+]
 
 
 def row_warnings(sample: Sample, *, errors: bool) -> tuple[str, ...]:
@@ -75,7 +84,9 @@ def _undefined(sample: Sample, level: float, reason: str, errors: bool) -> Estim
 
 
 def _constant(sample: Sample, level: float, n_eff: float, errors: bool) -> Estimate:
-    result = _result(sample, 0.5, 0.0, Interval(0.5, 0.5), level, "constant score", n_eff, errors)
+    single = sample.n_clusters == 1
+    interval = UNKNOWN if single else Interval(0.5, 0.5)
+    result = _result(sample, 0.5, NAN if single else 0.0, interval, level, "constant score", n_eff, errors)
     return replace(result, degenerate=True, warnings=("the score is constant", *result.warnings))
 
 
@@ -145,6 +156,7 @@ def _finish(
     sample: Sample, value: float, se: float, level: float, method: str, n_eff: float, df: float, errors: bool
 ) -> Estimate:
     """The regular interval, or Wilson where there is no standard error to speak of."""
+    se = settled(se)
     if sample.n_clusters == 1:
         return _result(sample, value, NAN, UNKNOWN, level, method, n_eff, errors)
     if value in (0.0, 1.0) or se == 0 or (math.isnan(se) and sample.clusters is None):
@@ -220,14 +232,12 @@ def estimate_somers(sample: Sample, level: float) -> Estimate:
 def estimate_tau(sample: Sample, level: float) -> Estimate:
     """Kendall's tau-b: delete-one jackknife on the atanh scale (the logit of (τ + 1)/2, halved)."""
     rows = list(pair_rows(sample.score, sample.loss, sample.weights))
-    inside = _tau_inside(sample) if sample.clusters is not None else None
+    inside = tau_inside(sample) if sample.clusters is not None else None
     totals, without = leave_out(sample, rows, inside)
     value = tau_b(*totals)
     if math.isnan(value):
         return _undefined(sample, level, "Kendall's tau is undefined: score or truth is constant", False)
-    product = without[1] * without[2]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        left = np.where(product > 0, without[0] / np.sqrt(product), NAN)
+    left = tau_left(totals, without)
     se = jackknife_se(left)
     units = sample.n_clusters if sample.n_clusters is not None else kish(sample.w)
     n_eff = units * totals[2] / sample.total_weight**2 / 2
@@ -236,7 +246,14 @@ def estimate_tau(sample: Sample, level: float) -> Estimate:
     return replace(base, value=value, low=2 * base.low - 1, high=2 * base.high - 1, se=se)
 
 
-def _tau_inside(sample: Sample) -> list[Float]:
+def tau_left(totals: list[float], without: list[Float]) -> Float:
+    """tau-b without each unit; NaN where no pair is left that differs in score, or in truth (but for rounding)."""
+    some = (without[1] > 1e-12 * totals[1]) & (without[2] > 1e-12 * totals[2])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(some, without[0] / np.sqrt(without[1] * without[2]), NAN)
+
+
+def tau_inside(sample: Sample) -> list[Float]:
     credit, in_truth = sample.within()
     _, in_score = replace(sample, score=sample.loss, target=sample.score, counts=None).within()
     return [2 * credit - in_truth, in_score, in_truth]

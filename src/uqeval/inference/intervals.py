@@ -18,6 +18,7 @@ __all__ = [
     "log_t",
     "logit_t",
     "risk_band",
+    "settled",
     "t_interval",
     "t_quantile",
     "wilson",
@@ -33,6 +34,11 @@ class Interval(NamedTuple):
 
 
 UNKNOWN = Interval(NAN, NAN)
+
+
+def settled(se: float, scale: float = 1.0) -> float:
+    """The standard error, or exactly 0 where it is nothing but rounding."""
+    return 0.0 if se <= 1e-12 * scale else se
 
 
 def z_quantile(level: float) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from uqeval.inference.intervals import (
     Interval,
     clopper_pearson,
     logit_t,
+    settled,
     t_interval,
     t_quantile,
     z_quantile,
@@ -23,10 +25,11 @@ from uqeval.inference.sample import Sample, kish
 from uqeval.metrics.calibration import Bins, bin_rows, debiased_l1, l1, squared_l2
 from uqeval.metrics.proper import weighted_mean
 
-__all__ = ["estimate_accuracy", "estimate_ece", "estimate_mean"]
+__all__ = ["ece_influence", "estimate_accuracy", "estimate_ece", "estimate_mean"]
 
 _CELLS = 4096  # rows of the calibration test are pooled into that many cells of almost equal confidence
 _REPETITIONS = 999
+_CELLS_AT_ONCE = 1 << 22
 
 
 def _rows(x: Float, weights: Float | None, clusters: Int | None) -> Sample:
@@ -49,6 +52,8 @@ def _pack(
     notes: tuple[str, ...] = (),
 ) -> Estimate:
     groups = sample.n_clusters
+    if se == 0 and groups != 1 and interval.low == interval.high:
+        notes = (*notes, "all rows are alike: an interval without width")
     if groups == 1:
         notes = (*notes, "a single cluster: no standard error or interval")
     elif groups is not None and groups < 10:
@@ -81,7 +86,7 @@ def estimate_mean(
     variance = influence_variance(sample, rows - value)
     if math.isnan(variance):
         return _pack(sample, value, NAN, UNKNOWN, level, "none")
-    se = math.sqrt(variance)
+    se = settled(math.sqrt(variance), abs(value))
     low, high = t_interval(value, se, level, _df(sample))
     return _pack(sample, value, se, Interval(max(bounds[0], low), min(bounds[1], high)), level, "t")
 
@@ -91,7 +96,7 @@ def estimate_accuracy(error: Float, weights: Float | None, clusters: Int | None,
     right = 1.0 - error
     sample = _rows(right, weights, clusters)
     value = weighted_mean(right, weights)
-    se = math.sqrt(influence_variance(sample, right - value))
+    se = settled(math.sqrt(influence_variance(sample, right - value)))
     if sample.plain:
         interval = clopper_pearson(right.sum(), len(right), level)
         return _pack(sample, value, se, interval, level, "Clopper–Pearson")
@@ -118,11 +123,10 @@ def estimate_ece(
     sample = _rows(correct - confidence, weights, clusters)
     bins = bin_rows(confidence, correct, weights)
     values = {"ece": l1(bins), "ece_debiased": debiased_l1(bins)}
-    influence = np.sign(bins.gap)[bins.row_bin] * (correct - confidence) - values["ece"]
-    variance = influence_variance(sample, influence)
+    variance = influence_variance(sample, ece_influence(bins, confidence, correct))
     if math.isnan(variance):
         return {name: _pack(sample, value, NAN, UNKNOWN, level, "none") for name, value in values.items()}
-    se, centre = math.sqrt(variance), values["ece_debiased"]
+    se, centre = settled(math.sqrt(variance)), values["ece_debiased"]
     half = (z_quantile(level) if clusters is None else t_quantile(level, _df(sample))) * se
     low = max(0.0, centre - half)
     if low > 0 and (clusters is not None or not _miscalibrated(confidence, weights, bins, 1 - level, rng)):
@@ -132,61 +136,70 @@ def estimate_ece(
     return {name: _pack(sample, value, se, interval, level, method) for name, value in values.items()}
 
 
+def ece_influence(bins: Bins, confidence: Float, correct: Float) -> Float:
+    """Influence on the plug-in ECE with its bins held fixed."""
+    return np.sign(bins.gap)[bins.row_bin] * (correct - confidence) - l1(bins)
+
+
 def _miscalibrated(
     confidence: Float, weights: Float | None, bins: Bins, alpha: float, rng: np.random.Generator
 ) -> bool:
     """Consistency resampling: labels drawn from the confidences; does the debiased L2² exceed what they give?"""
-    w = np.ones(len(confidence)) if weights is None else weights
     observed = squared_l2(bins.share, bins.gap, bins.variance)
-    if weights is None and len(confidence) > _CELLS:
-        size, mean, cell_bin = _cells(confidence, bins.row_bin)
-        draw = _binomial_draw(size, mean, cell_bin, len(bins.share), rng)
-    else:
-        draw = _bernoulli_draw(confidence, w, bins.row_bin, len(bins.share), rng)
-    exceeded = 0
-    for _ in range(_REPETITIONS):
-        gap, variance = draw()
-        exceeded += squared_l2(bins.share, gap, variance) >= observed
-    return (1 + exceeded) / (1 + _REPETITIONS) <= alpha
+    cells = _cells(confidence, weights, bins.row_bin)
+    exceeded = done = 0
+    chunk = max(1, _CELLS_AT_ONCE // len(cells.mean))
+    while done < _REPETITIONS:
+        count = min(chunk, _REPETITIONS - done)
+        gap, variance = _drawn(cells, count, rng)
+        exceeded += int((((gap * gap - variance) * bins.share).sum(axis=1) >= observed).sum())
+        done += count
+        if (1 + exceeded) / (1 + _REPETITIONS) > alpha:
+            return False  # no further draw can bring it below alpha
+    return True
 
 
-def _cells(confidence: Float, index: Int) -> tuple[Float, Float, Int]:
-    """Neighbouring confidences of a bin pooled: their spread inside a cell is far below the noise of a draw."""
-    order = np.lexsort((confidence, index))
-    c, b = confidence[order], index[order]
+class _Cells(NamedTuple):
+    """Rows to draw labels for: neighbouring confidences of a bin pooled where rows are many and weigh the same."""
+
+    size: Int
+    mean: Float
+    weight: Float  # of each row of the cell
+    of_bin: Int
+
+
+def _cells(confidence: Float, weights: Float | None, row_bin: Int) -> _Cells:
+    """The spread of confidences inside a pooled cell is far below the noise of a draw. Does not depend on row order."""
+    w = np.ones(len(confidence)) if weights is None else weights
+    order = np.lexsort((w, confidence, row_bin))
+    c, b = confidence[order], row_bin[order]
+    if weights is not None or len(c) <= _CELLS:
+        return _Cells(np.ones(len(c), dtype=np.int64), c, w[order], b)
     cut = np.arange(len(c)) * _CELLS // len(c)
-    new = np.concatenate([[True], (cut[1:] != cut[:-1]) | (b[1:] != b[:-1])])
-    first = np.flatnonzero(new)
-    size = np.diff(first, append=len(c)).astype(np.float64)
-    return size, np.add.reduceat(c, first) / size, b[first]
+    first = np.flatnonzero(np.concatenate([[True], (cut[1:] != cut[:-1]) | (b[1:] != b[:-1])]))
+    size = np.diff(first, append=len(c))
+    return _Cells(size, np.add.reduceat(c, first) / size, np.ones(len(first)), b[first])
 
 
-def _binomial_draw(size: Float, mean: Float, cell_bin: Int, bins: int, rng: np.random.Generator):  # type: ignore[no-untyped-def]
-    trials = size.astype(np.int64)
-    total = np.bincount(cell_bin, weights=size, minlength=bins)
+def _drawn(cells: _Cells, count: int, rng: np.random.Generator) -> tuple[Float, Float]:
+    """(count, bins) gaps and variances of the gaps when labels follow the confidences."""
+    if (cells.size == 1).all():
+        hits = (rng.random((count, len(cells.mean))) < cells.mean).astype(np.float64)
+    else:
+        hits = rng.binomial(cells.size, cells.mean, size=(count, len(cells.mean))).astype(np.float64)
+    first = np.flatnonzero(np.diff(cells.of_bin, prepend=-1))  # cells come bin by bin
 
-    def draw() -> tuple[Float, Float]:
-        hits = rng.binomial(trials, mean)
-        gap = np.bincount(cell_bin, weights=hits - size * mean, minlength=bins) / total
-        squares = hits * (1 - mean) ** 2 + (size - hits) * mean**2
-        spread = np.maximum(np.bincount(cell_bin, weights=squares, minlength=bins) / total - gap**2, 0.0)
-        return gap, np.where(total > 1, spread / np.maximum(total - 1, 1), 0.0)
+    def by_bin(x: Float) -> Float:
+        result: Float = np.add.reduceat(x, first, axis=-1)
+        return result
 
-    return draw
-
-
-def _bernoulli_draw(confidence: Float, w: Float, index: Int, bins: int, rng: np.random.Generator):  # type: ignore[no-untyped-def]
-    order = np.lexsort((w, confidence, index))  # the draws must not depend on the order of rows
-    confidence, w, index = confidence[order], w[order], index[order]
-    total = np.bincount(index, weights=w, minlength=bins)
-    size = total**2 / np.bincount(index, weights=w * w, minlength=bins)
-    count = np.bincount(index, minlength=bins)
-    factor = np.where(count > 1, size / np.maximum(size - 1, 1e-12), 0.0)
-
-    def draw() -> tuple[Float, Float]:
-        diff = (rng.random(len(confidence)) < confidence) - confidence
-        gap = np.bincount(index, weights=w * diff, minlength=bins) / total
-        spread = np.bincount(index, weights=(w * (diff - gap[index])) ** 2, minlength=bins) / total**2
-        return gap, spread * factor
-
-    return draw
+    w, w2 = cells.weight, cells.weight**2
+    diff = hits - cells.size * cells.mean
+    squares = hits * (1 - cells.mean) ** 2 + (cells.size - hits) * cells.mean**2
+    total, total2 = by_bin(cells.size * w), by_bin(cells.size * w2)
+    gap = by_bin(diff * w) / total
+    spread = by_bin(squares * w2) - 2 * gap * by_bin(diff * w2) + gap**2 * total2
+    size = total**2 / total2
+    rows = by_bin(cells.size.astype(np.float64))
+    factor = np.where(rows > 1, size / np.maximum(size - 1, 1e-12), 0.0)
+    return gap, np.maximum(spread, 0.0) / total**2 * factor

@@ -15,8 +15,6 @@ from uqeval.metrics.selective import tie_blocks
 
 __all__ = ["estimate_aupr", "estimate_auroc", "estimate_fpr"]
 
-RESAMPLES = 2000
-
 
 def estimate_auroc(score_in: Float, score_out: Float, level: float) -> Estimate:
     """The interval of UQ-AUC, with foreign rows in the place of errors."""
@@ -45,7 +43,7 @@ def _percentile(values: Float, value: float, level: float, n: int) -> Estimate:
 
 
 def estimate_fpr(
-    score_in: Float, score_out: Float, level: float, rng: np.random.Generator, tpr: float = 0.95
+    score_in: Float, score_out: Float, level: float, rng: np.random.Generator, resamples: int = 2000, tpr: float = 0.95
 ) -> Estimate:
     """FPR at a TPR. Resampling is simulated exactly without touching rows: the k-th of n draws sits at place
     ⌈n·Beta(k, n − k + 1)⌉ of the sorted scores, and the accepted foreign rows of a resample are binomial."""
@@ -53,20 +51,22 @@ def estimate_fpr(
     n, m = len(inside), len(outside)
     k = rank_needed(n, tpr)
     accepted = np.searchsorted(outside, inside, side="right") / m  # at each possible threshold
-    place = np.minimum(np.ceil(n * rng.beta(k, n - k + 1, size=RESAMPLES)).astype(np.int64), n) - 1
+    place = np.minimum(np.ceil(n * rng.beta(k, n - k + 1, size=resamples)).astype(np.int64), n) - 1
     values = rng.binomial(m, accepted[np.maximum(place, 0)]) / m
     return _percentile(values, float(accepted[k - 1]), level, n + m)
 
 
-def estimate_aupr(score_in: Float, score_out: Float, level: float, rng: np.random.Generator) -> Estimate:
+def estimate_aupr(
+    score_in: Float, score_out: Float, level: float, rng: np.random.Generator, resamples: int = 2000
+) -> Estimate:
     """Average precision with foreign rows as positives; resampling changes multiplicities of sorted rows only."""
     score, out = stack(score_in, score_out)
     blocks = tie_blocks(-score, out, None)
     foreign = out[blocks.row].astype(bool)
     block = np.repeat(np.arange(len(blocks.size)), blocks.size)
     of_in, of_out = block[~foreign], block[foreign]
-    values = np.empty(RESAMPLES)
-    for b in range(RESAMPLES):
+    values = np.empty(resamples)
+    for b in range(resamples):
         known = np.bincount(of_in[rng.integers(0, len(of_in), len(of_in))], minlength=len(blocks.size))
         new = np.bincount(of_out[rng.integers(0, len(of_out), len(of_out))], minlength=len(blocks.size))
         found = np.cumsum(new)

@@ -16,15 +16,15 @@ from uqeval import kernels
 from uqeval._check import Float
 from uqeval.inference.concordance import row_warnings
 from uqeval.inference.influence import INFLUENCE, influence_variance
-from uqeval.inference.intervals import NAN, UNKNOWN, Interval, fay_feuer, log_t, logit_t
+from uqeval.inference.intervals import NAN, UNKNOWN, Interval, fay_feuer, log_t, logit_t, settled
 from uqeval.inference.result import Estimate
 from uqeval.inference.sample import Sample, kish
 from uqeval.metrics.selective import augrc_value, h_auc_value
 
-__all__ = ["ESTIMATORS"]
+__all__ = ["ESTIMATORS", "area_value", "error_size"]
 
 
-def _error_size(sample: Sample) -> float:
+def error_size(sample: Sample) -> float:
     """Effective number of errors: the count, or Kish's size of weights times losses."""
     if sample.binary and sample.weights is None:
         return float(sample.n_errors)
@@ -39,7 +39,7 @@ def _se(sample: Sample, name: str, errors: float) -> float:
     if sample.clusters is None and errors > 1:
         inflate = np.where(sample.target > 0, errors / (errors - 1), sample.n / (sample.n - 1))
     variance = influence_variance(sample, INFLUENCE[name](sample), inflate)
-    return math.sqrt(variance) if variance == variance else NAN
+    return settled(math.sqrt(variance)) if variance == variance else NAN
 
 
 def _result(sample: Sample, value: float, se: float, interval: Interval, level: float, method: str) -> Estimate:
@@ -58,7 +58,7 @@ def _result(sample: Sample, value: float, se: float, interval: Interval, level: 
         n=sample.n,
         n_errors=sample.n_errors if sample.binary else None,
         n_clusters=sample.n_clusters,
-        n_eff=_error_size(sample),
+        n_eff=error_size(sample),
         degenerate=math.isnan(value),
         warnings=notes,
     )
@@ -84,8 +84,8 @@ def _contributions(sample: Sample, name: str) -> tuple[Float, float]:
 
 def _area(sample: Sample, level: float, name: str, cap: float) -> Estimate:
     """AURC and AUGRC."""
-    value = sample.aurc if name == "aurc" else augrc_value(sample.blocks)
-    errors = _error_size(sample)
+    value = area_value(name, sample)
+    errors = error_size(sample)
     se = _se(sample, name, errors) if sample.n_errors else 0.0
     if sample.n_clusters == 1:
         return _result(sample, value, NAN, UNKNOWN, level, "none")
@@ -102,9 +102,10 @@ def _area(sample: Sample, level: float, name: str, cap: float) -> Estimate:
     return _result(sample, value, se, Interval(low, min(cap, high)), level, "logit influence t")
 
 
-def _excess(sample: Sample, level: float, name: str, value: float, cap: float) -> Estimate:
+def _excess(sample: Sample, level: float, name: str, cap: float) -> Estimate:
     """E-AURC, H-AUC and nAURC: log scale."""
-    errors = _error_size(sample)
+    value = area_value(name, sample)
+    errors = error_size(sample)
     if math.isnan(value):
         result = _result(sample, NAN, NAN, UNKNOWN, level, "undefined")
         notes = (note for note in result.warnings if not note.startswith("few "))  # the reason says it all
@@ -116,6 +117,22 @@ def _excess(sample: Sample, level: float, name: str, value: float, cap: float) -
         return _result(sample, value, NAN if errors < 2 else se, UNKNOWN, level, "none")
     df = sample.n_clusters - 1 if sample.n_clusters is not None else errors - 1
     return _result(sample, value, se, log_t(value, se, level, df, cap), level, "log influence t")
+
+
+def area_value(name: str, sample: Sample) -> float:
+    """The value of a metric of this module; NaN where undefined."""
+    if name in ("naurc", "prr"):
+        if sample.target.min() == sample.target.max():
+            return NAN
+        ratio = (sample.aurc - sample.aurc_best) / (sample.error_rate - sample.aurc_best)
+        return ratio if name == "naurc" else 1 - ratio
+    if name in ("aurc", "auarc"):
+        return sample.aurc if name == "aurc" else 1 - sample.aurc
+    if name == "e_aurc":
+        return sample.aurc - sample.aurc_best
+    if name == "h_auc":
+        return h_auc_value(sample.blocks)
+    return augrc_value(sample.blocks) * (2 if name == "g_auc" else 1)
 
 
 def _aurc(sample: Sample, level: float) -> Estimate:
@@ -141,28 +158,13 @@ def _complement(base: Estimate) -> Estimate:
     )
 
 
-def _e_aurc(sample: Sample, level: float) -> Estimate:
-    return _excess(sample, level, "e_aurc", sample.aurc - sample.aurc_best, 1.0)
-
-
-def _naurc(sample: Sample, level: float) -> Estimate:
-    best, rate = sample.aurc_best, sample.error_rate
-    if sample.target.min() == sample.target.max():
-        return _excess(sample, level, "naurc", NAN, math.inf)
-    return _excess(sample, level, "naurc", (sample.aurc - best) / (rate - best), math.inf)
-
-
-def _h_auc(sample: Sample, level: float) -> Estimate:
-    return _excess(sample, level, "h_auc", h_auc_value(sample.blocks), 0.25)
-
-
 ESTIMATORS: dict[str, Callable[[Sample, float], Estimate]] = {
     "aurc": _aurc,
-    "e_aurc": _e_aurc,
-    "naurc": _naurc,
+    "e_aurc": lambda sample, level: _excess(sample, level, "e_aurc", 1.0),
+    "naurc": lambda sample, level: _excess(sample, level, "naurc", math.inf),
     "augrc": _augrc,
     "g_auc": _g_auc,
-    "h_auc": _h_auc,
+    "h_auc": lambda sample, level: _excess(sample, level, "h_auc", 0.25),
     "auarc": lambda sample, level: _complement(_aurc(sample, level)),
-    "prr": lambda sample, level: _complement(_naurc(sample, level)),
+    "prr": lambda sample, level: _complement(_excess(sample, level, "naurc", math.inf)),
 }
