@@ -7,8 +7,18 @@ from typing import TYPE_CHECKING, Any
 from uqeval import metrics, scores, truth
 from uqeval._errors import InputError, MissingExtra, UndefinedMetricWarning, UQWarning
 from uqeval._version import __version__
-from uqeval.evaluation import Evaluation, evaluate
-from uqeval.inference import Estimate, bootstrap, estimate
+from uqeval.evaluation import Comparison, Evaluation, compare, evaluate
+from uqeval.inference import (
+    CorrelationTest,
+    Estimate,
+    SampleSize,
+    bootstrap,
+    compare_correlations,
+    detectable_difference,
+    estimate,
+    pearson,
+    sample_size,
+)
 from uqeval.inputs import Predictions
 
 if TYPE_CHECKING:
@@ -16,20 +26,28 @@ if TYPE_CHECKING:
     from uqeval.inputs import read_predictions
 
 __all__ = [
+    "Comparison",
+    "CorrelationTest",
     "Estimate",
     "Evaluation",
     "InputError",
     "MissingExtra",
     "Predictions",
+    "SampleSize",
     "UQWarning",
     "UndefinedMetricWarning",
     "__version__",
     "bootstrap",
+    "compare",
+    "compare_correlations",
     "datasets",
+    "detectable_difference",
     "estimate",
     "evaluate",
     "metrics",
+    "pearson",
     "read_predictions",
+    "sample_size",
     "scores",
     "truth",
 ]

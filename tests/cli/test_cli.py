@@ -255,6 +255,8 @@ def test_json_to_a_file_leaves_the_table_on_stdout(csv, tmp_path):
         "accuracy",
         "tie_rate",
         "estimates",
+        "heterogeneity",
+        "detectable_difference",
         "warnings",
         "versions",
     ]

@@ -521,7 +521,7 @@ def test_a_group_of_one_row_is_left_out_with_a_warning():
     groups = np.where(np.arange(60) == 5, "alone", "many")
     ev, notes = notes_of(uq.evaluate, score=s, error=e, groups=groups)
     assert ev.groups == ("many",)
-    assert any("'alone'" in note and "single row" in note for note in notes)
+    assert any("'alone'" in note and "left out" in note for note in notes)
     assert any("'alone'" in note for note in ev.warnings)
     assert "alone" in str(ev)
 
@@ -695,6 +695,8 @@ def test_to_dict_has_exactly_the_documented_keys(grouped):
         "accuracy",
         "tie_rate",
         "estimates",
+        "heterogeneity",
+        "detectable_difference",
         "warnings",
         "versions",
     ]

@@ -7,17 +7,18 @@ from typing import Annotated
 import typer
 
 import uqeval
+from uqeval.cli import options as o
+from uqeval.cli.compare import print_comparison
 from uqeval.cli.output import print_evaluation, stdout, write_json
 
 __all__ = ["demo"]
 
 _METRICS = ["uq_auc", "uq_c_index", "aurc", "accuracy", "ece", "brier"]
+_COMPARED = ["entropy", "gap_to_certain", "mutual_information", "vote_entropy"]
 
 
 def demo(
-    json: Annotated[
-        str | None, typer.Option(help="Write JSON to this file, or '-' for stdout.", metavar="FILE|-")
-    ] = None,
+    json: o.Json = None,
     everything: Annotated[bool, typer.Option("--all", help="All metrics, not the main ones.")] = False,
 ) -> None:
     """The built-in example: eleven scores of one deep ensemble, no file and no network needed.
@@ -31,11 +32,13 @@ def demo(
     if json == "-":
         return
     out = stdout()
-    out.print("Five small networks learned to read digits from 250 images. Here is what they say about 1,547 others,")
-    out.print("and how well each uncertainty score tells their mistakes. Groups: width of the pen stroke.\n")
+    out.print("Five small networks learned to read digits from 250 images. Here is what they say about")
+    out.print("1,547 others, and how well each uncertainty score tells their mistakes.")
+    out.print("Groups: width of the pen stroke.\n")
     print_evaluation(ev, out)
-    out.print("\nNow your own predictions:  [bold]uqeval evaluate preds.csv[/]")
-    out.print(
-        "(columns: label, prob_<class>, …; or score_<name> and error; see uqeval evaluate --help)",
-        style="dim",
-    )
+    out.print("\n[bold]Is the difference real?[/] Four of the scores, pair by pair on the same rows:\n")
+    scores = {name: uqeval.scores.compute(name, pred) for name in _COMPARED}
+    error = uqeval.truth.misclassified(pred.probs, pred.labels)  # type: ignore[arg-type]
+    print_comparison(uqeval.compare(scores, error=error), out)
+    out.print("\nNow your own predictions:  [bold]uqeval evaluate preds.csv[/]  and  [bold]uqeval compare preds.csv[/]")
+    out.print("(columns: label, prob_<class>, …; or score_<name> and error; see uqeval evaluate --help)", style="dim")

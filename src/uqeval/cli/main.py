@@ -14,10 +14,12 @@ from rich.text import Text
 
 import uqeval
 from uqeval._errors import InputError, MissingExtra, UQWarning
+from uqeval.cli.compare import compare
 from uqeval.cli.demo import demo
 from uqeval.cli.doctor import doctor
 from uqeval.cli.evaluate import evaluate
 from uqeval.cli.output import stderr
+from uqeval.cli.power import power
 
 __all__ = ["app", "main"]
 
@@ -30,6 +32,8 @@ app = typer.Typer(
 )
 app.command()(demo)
 app.command()(evaluate)
+app.command()(compare)
+app.command()(power)
 app.command()(doctor)
 
 
@@ -61,6 +65,9 @@ def main() -> None:
     except BrokenPipeError:  # `uqeval … | head`
         sys.stderr.close()
         sys.exit(0)
+    except OSError as error:  # a full disk, say
+        stderr().print(Text.assemble(("Error:", "bold red"), " ", f"cannot write the output ({error.strerror})."))
+        sys.exit(2)
     except MemoryError:
         stderr().print("[bold red]Error:[/] the data do not fit into memory.", highlight=False)
         sys.exit(2)

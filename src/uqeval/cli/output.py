@@ -70,7 +70,9 @@ def print_evaluation(ev: Evaluation, console: Console | None = None) -> None:
         out.print(table)
     if len(ev.scores) > 1:
         out.print("[green bold]*[/] best score of the column   ↑ higher is better   ↓ lower is better", style="dim")
-    for note in (*ev.tie_notes(), *ev.warnings):
+    if detectable := ev.detectable_line():
+        out.print(detectable, style="dim")
+    for note in (*ev.mixed_lines(), *ev.tie_notes(), *ev.warnings):
         out.print(Text(f"! {note}", style="yellow"))
 
 

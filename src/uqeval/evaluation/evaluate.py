@@ -3,39 +3,38 @@
 from __future__ import annotations
 
 import os
-import warnings
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from uqeval import kernels, truth
+from uqeval import kernels
 from uqeval import scores as score_functions
 from uqeval._check import (
-    Float,
     Nan,
     check_choice,
     check_lengths,
     check_level,
     check_seed,
     check_vector,
-    check_weights,
     to_array,
 )
-from uqeval._errors import InputError, UQWarning
-from uqeval.evaluation.result import Evaluation, Row
+from uqeval._errors import InputError, UQWarning, collected, notify
+from uqeval.evaluation.result import Evaluation, Mixed, Row
+from uqeval.evaluation.table import Table
 from uqeval.inference import means
-from uqeval.inference.estimate import LOSS_TOO, RANKING
+from uqeval.inference.estimate import RANKING
+from uqeval.inference.multiplicity import heterogeneity
 from uqeval.inference.result import Estimate
-from uqeval.inference.sample import Sample
 from uqeval.inputs import Predictions
-from uqeval.metrics.proper import brier_rows, log_loss_rows
 from uqeval.metrics.registry import REGISTRY, Metric, get_metric
 
-__all__ = ["evaluate"]
+__all__ = ["as_predictions", "evaluate", "without_zero_weights"]
+
+_MOST_NOTES = 5  # of one kind, group by group
 
 
 def evaluate(
@@ -91,27 +90,28 @@ def evaluate(
     # One seed for all: an interval does not depend on what else is asked for.
     draws = int(rng.integers(2**63)) if isinstance(seed, np.random.Generator) else int(seed)
     plain = {"error": error, "loss": loss, "weights": weights, "clusters": clusters, "groups": groups}
-    with warnings.catch_warnings(record=True) as raised:
-        warnings.simplefilter("always", UQWarning)
-        pred = _predictions(predictions, score, plain, nan)
-        table = _Table(_positive(pred))
+    with collected() as raised:
+        pred = as_predictions(predictions, score, plain, nan)
+        table = Table(without_zero_weights(pred))
         names = _score_names(pred, scores)
         chosen = _metrics(table, metrics)
         _note_infinite(table, names)
         rows = list(_rows(table, names, chosen, level, draws))
-        for code, group in enumerate(pred.group_names):
-            keep = _members_of(pred, code)
-            if keep.sum() < 2:
-                what = "a single row" if keep.any() else "no row of positive weight"
-                warnings.warn(f"group {group!r} has {what} and is left out", UQWarning, stacklevel=2)
+        small = []
+        for group, members in _members(pred):
+            if len(members) < 2:
+                small.append(group)
                 continue
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UQWarning)  # said for all rows already, with their row numbers
-                part = list(_rows(_Table(pred.take(keep)), names, chosen, level, draws))
+            with collected():  # said for all rows already, with their row numbers
+                part = list(_rows(Table(pred.take(members)), names, chosen, level, draws))
             rows += [replace(row, group=group) for row in part]
-    notes = _notes(rows, [str(w.message) for w in raised if issubclass(w.category, UQWarning)])
+        if small:
+            named = ", ".join(map(repr, small[:_MOST_NOTES])) + (", …" if len(small) > _MOST_NOTES else "")
+            notify(f"{len(small)} groups have fewer than 2 rows of positive weight and are left out: {named}")
+        mixed = _heterogeneity(pred, rows) if pred.groups is not None else ()
+    notes = _notes(rows, raised)
     for note in notes:
-        warnings.warn(note, UQWarning, stacklevel=2)
+        notify(note, UQWarning, stacklevel=2)
     return Evaluation(
         n=table.pred.n,
         n_errors=None if table.error is None else int(table.error.sum()),
@@ -120,13 +120,14 @@ def evaluate(
         tie_rate={name: table.tie_rate(name) for name in names},
         rows=tuple(rows),
         warnings=tuple(notes),
+        heterogeneity=mixed,
     )
 
 
 # ---- input ----------------------------------------------------------------------------------------------------
 
 
-def _predictions(given: Any, score: Any, plain: dict[str, Any], nan: str) -> Predictions:
+def as_predictions(given: Any, score: Any, plain: dict[str, Any], nan: str) -> Predictions:
     check_choice("nan", nan, ("raise", "omit"))
     if given is None:
         return _from_arrays(score, plain, nan)
@@ -161,12 +162,12 @@ def _omit(own: dict[str, Any], plain: dict[str, Any]) -> tuple[dict[str, Any], d
     keep = ~np.any([np.isnan(array) for array in clean.values()], axis=0)
     if keep.all():
         return own, plain
-    warnings.warn(f"{int((~keep).sum())} rows with NaN left out", UQWarning, stacklevel=4)
+    notify(f"{int((~keep).sum())} rows with NaN left out", UQWarning, stacklevel=4)
     plain = {name: None if value is None else np.asarray(value)[keep] for name, value in plain.items()}
     return {name: np.asarray(value)[keep] for name, value in own.items()}, plain
 
 
-def _positive(pred: Predictions) -> Predictions:
+def without_zero_weights(pred: Predictions) -> Predictions:
     """Without the rows of weight 0."""
     if pred.weights is None or (keep := pred.weights > 0).all():
         return pred
@@ -175,17 +176,22 @@ def _positive(pred: Predictions) -> Predictions:
     return pred.take(keep)
 
 
-def _members_of(pred: Predictions, code: int) -> NDArray[np.bool_]:
-    """Which rows belong to a group and count."""
-    assert pred.groups is not None
-    keep: NDArray[np.bool_] = pred.groups == code
-    return keep if pred.weights is None else keep & (pred.weights > 0)
+def _members(pred: Predictions) -> Iterator[tuple[str, NDArray[np.int64]]]:
+    """Rows of positive weight of each group."""
+    if pred.groups is None:
+        return
+    rows = np.arange(pred.n) if pred.weights is None else np.flatnonzero(pred.weights > 0)
+    codes = pred.groups[rows]
+    order = np.argsort(codes, kind="stable")
+    bounds = np.searchsorted(codes[order], np.arange(len(pred.group_names) + 1))
+    for code, group in enumerate(pred.group_names):
+        yield group, rows[order[bounds[code] : bounds[code + 1]]]
 
 
-def _note_infinite(table: _Table, names: list[str]) -> None:
+def _note_infinite(table: Table, names: list[str]) -> None:
     for name in names:
         if count := int(np.isinf(table.score(name)).sum()):
-            warnings.warn(f"{name}: {count} infinite values; they rank first or last and tie", UQWarning, stacklevel=3)
+            notify(f"{name}: {count} infinite values; they rank first or last and tie", UQWarning, stacklevel=3)
 
 
 def _score_names(pred: Predictions, scores: Sequence[str] | str | None) -> list[str]:
@@ -199,7 +205,7 @@ def _score_names(pred: Predictions, scores: Sequence[str] | str | None) -> list[
     return names
 
 
-def _metrics(table: _Table, metrics: Sequence[str] | str | None) -> list[Metric]:
+def _metrics(table: Table, metrics: Sequence[str] | str | None) -> list[Metric]:
     if metrics is None:
         found = [metric for metric in REGISTRY.values() if table.missing(metric) == ()]
         if not any(metric.uses_score for metric in found):
@@ -217,132 +223,7 @@ def _metrics(table: _Table, metrics: Sequence[str] | str | None) -> list[Metric]
 # ---- rows of predictions → estimates ---------------------------------------------------------------------------
 
 
-class _Table:
-    """Predictions with what the metrics need from them, each computed once."""
-
-    def __init__(self, pred: Predictions) -> None:
-        self.pred = pred
-        self.weights = None if pred.weights is None else check_weights(pred.weights, pred.n)[0]
-        self._scores: dict[str, Float] = {}
-        self._errors: dict[str, Sample] = {}
-        self._ece: dict[str, Estimate] | None = None
-
-    @cached_property
-    def error(self) -> NDArray[np.uint8] | None:
-        pred = self.pred
-        if pred.error is not None:
-            return pred.error.astype(np.uint8)
-        if pred.labels is None:
-            return None
-        if pred.pred is not None:
-            return (pred.pred != pred.labels).astype(np.uint8)
-        return None if pred.probs is None else truth.misclassified(pred.probs, pred.labels)
-
-    @cached_property
-    def loss(self) -> Float | None:
-        """The user's loss, else the gap in a form that does not saturate: ranks are all that matters."""
-        pred = self.pred
-        if pred.loss is not None:
-            return pred.loss
-        if pred.labels is None or pred.probs is None:
-            return None
-        if pred.logits is not None and pred.logits_match:
-            return truth.gap_from_logits(pred.logits, pred.labels)
-        return truth.rank_loss(pred.probs, pred.labels)
-
-    @cached_property
-    def share_loss(self) -> NDArray[Any] | None:
-        """What the selective metrics take: the errors, or a user's loss in [0, 1] where there are none."""
-        if self.error is not None:
-            return self.error
-        loss = self.pred.loss
-        if loss is None or loss.min() < 0 or loss.max() > 1:
-            return None
-        bits = loss != 0
-        return bits.view(np.uint8) if np.array_equal(loss, bits) else loss  # 0/1 are errors, as in `estimate`
-
-    @cached_property
-    def phi(self) -> Float | None:
-        """φ less 1, −π(prediction): only ranks matter, and 1 − π would round."""
-        pred = self.pred
-        if pred.soft_labels is None or (pred.probs is None and pred.pred is None):
-            return None
-        predicted = truth.predicted_labels(pred.probs) if pred.pred is None else pred.pred  # type: ignore[arg-type]
-        return -pred.soft_labels[np.arange(pred.n), predicted]
-
-    @cached_property
-    def varphi(self) -> Float | None:
-        """ϕ less 1, −p̂(Bayes label)."""
-        pred = self.pred
-        if pred.soft_labels is None or pred.probs is None:
-            return None
-        return -pred.probs[np.arange(pred.n), truth.bayes_labels(pred.soft_labels)]
-
-    @cached_property
-    def confidence(self) -> Float | None:
-        pred = self.pred
-        if pred.probs is None or self.error is None:
-            return None
-        if pred.pred is not None:
-            return pred.probs[np.arange(pred.n), pred.pred]
-        return pred.probs.max(axis=1)
-
-    @cached_property
-    def accuracy(self) -> float | None:
-        if self.error is None:
-            return None
-        return 1.0 - float(np.average(self.error, weights=self.weights))
-
-    def ece(self, level: float, rng: np.random.Generator) -> dict[str, Estimate]:
-        """Plug-in and debiased at once: they share a test that draws random numbers."""
-        if self._ece is None:
-            assert self.error is not None
-            assert self.confidence is not None
-            correct = 1.0 - self.error.astype(np.float64)
-            self._ece = means.estimate_ece(self.confidence, correct, self.weights, self.pred.clusters, level, rng)
-        return self._ece
-
-    def missing(self, metric: Metric) -> tuple[str, ...]:
-        """What the metric needs and these predictions do not have."""
-        have = {
-            "score": True,
-            "error": (self.share_loss if metric.name in LOSS_TOO else self.error) is not None,
-            "loss": self.loss is not None,
-            "phi": self.phi is not None,
-            "varphi": self.varphi is not None,
-            "confidence": self.confidence is not None,
-            "correct": self.confidence is not None,
-            "probs": self.pred.probs is not None,
-            "labels": self.pred.labels is not None,
-        }
-        names = {"phi": "soft_labels", "varphi": "soft_labels", "confidence": "probs", "correct": "probs"}
-        return tuple(dict.fromkeys(names.get(need, need) for need in metric.needs if not have.get(need, False)))
-
-    def score(self, name: str) -> Float:
-        if name not in self._scores:
-            self._scores[name] = score_functions.compute(name, self.pred)
-        return self._scores[name]
-
-    def tie_rate(self, name: str) -> float:
-        """Share of the pairs of rows whose scores are equal."""
-        order = kernels.order_by(self.score(name))
-        n = len(order.row)
-        return float((order.end - order.start - 1).sum()) / (n * (n - 1))
-
-    def sample(self, name: str, metric: Metric, counts: tuple[Any, Any] | None = None) -> Sample:
-        """Score against the metric's target; metrics of the same 0/1 errors share one sample and its sorting."""
-        clusters = self.pred.clusters
-        need = metric.needs[1]
-        if need != "error":
-            return Sample(self.score(name), getattr(self, need), self.weights, clusters, counts)
-        target = self.share_loss if metric.name in LOSS_TOO else self.error
-        assert target is not None
-        if name not in self._errors or self._errors[name].target is not target:
-            self._errors[name] = Sample(self.score(name), target, self.weights, clusters)
-        return self._errors[name]
-
-
-def _rows(table: _Table, names: list[str], metrics: list[Metric], level: float, seed: int) -> Iterator[Row]:
+def _rows(table: Table, names: list[str], metrics: list[Metric], level: float, seed: int) -> Iterator[Row]:
     ranking = [metric for metric in metrics if metric.name in RANKING]
     counts = _pair_counts(table, names) if any(metric.needs == ("score", "loss") for metric in ranking) else {}
     for name in names:
@@ -354,45 +235,63 @@ def _rows(table: _Table, names: list[str], metrics: list[Metric], level: float, 
             yield Row(None, metric.name, None, _of_model(table, metric, level, seed))
 
 
-def _pair_counts(table: _Table, names: list[str]) -> dict[str, tuple[Any, Any]]:
+def _pair_counts(table: Table, names: list[str]) -> dict[str, tuple[Any, Any]]:
     """Counts against the loss for all scores at once: the loss is sorted once, scores share the cores."""
     if table.weights is not None or table.pred.clusters is not None:
         return {}
     assert table.loss is not None
     stacked = np.stack([table.score(name) for name in names])
-    credit2, comparable = kernels.pair_counts(stacked, table.loss, threads=os.cpu_count() or 1)
+    credit2, comparable = kernels.pair_counts(stacked, table.loss, threads=kernels.cores())
     return {name: (credit2[k], comparable) for k, name in enumerate(names)}
 
 
-def _of_model(table: _Table, metric: Metric, level: float, seed: int) -> Estimate:
-    pred, weights, clusters = table.pred, table.weights, table.pred.clusters
-    if metric.name == "accuracy":
-        assert table.error is not None
-        return means.estimate_accuracy(table.error.astype(np.float64), weights, clusters, level)
+def _of_model(table: Table, metric: Metric, level: float, seed: int) -> Estimate:
     if metric.needs == ("confidence", "correct"):
         return table.ece(level, check_seed(seed))[metric.name]
-    assert pred.probs is not None
-    assert pred.labels is not None
-    if metric.name == "brier":
-        rows = brier_rows(pred.probs, pred.labels)
-    elif pred.logits is not None and pred.logits_match:
-        rows = truth.gap_from_logits(pred.logits, pred.labels)  # the log-loss itself, without underflow
-    else:
-        rows = log_loss_rows(pred.probs, pred.labels)
+    rows, weights, clusters = table.model_rows(metric.name), table.weights, table.pred.clusters
+    if metric.name == "accuracy":
+        return means.estimate_accuracy(1.0 - rows, weights, clusters, level)
     return means.estimate_mean(rows, weights, clusters, level, metric.range)
 
 
+def _heterogeneity(pred: Predictions, rows: list[Row]) -> tuple[Mixed, ...]:
+    """For each score and metric: are the groups' true values equal? Groups must not share clusters."""
+    if pred.clusters is not None:
+        pairs = np.unique(np.stack([pred.clusters, pred.groups]), axis=1)  # type: ignore[list-item]
+        if pairs.shape[1] > len(np.unique(pred.clusters)):
+            notify("clusters span several groups: no test across groups", UQWarning, stacklevel=2)
+            return ()
+    by_key: dict[tuple[str | None, str], list[Estimate]] = {}
+    for row in rows:
+        if row.group is not None:
+            by_key.setdefault((row.score, row.metric), []).append(row.estimate)
+    found = []
+    for (score, metric), estimates in by_key.items():
+        if len(estimates) < 2 or any(not e.se > 0 or np.isnan(e.value) for e in estimates):
+            continue
+        sizes = [e.n_clusters or (e.n_errors if e.n_errors is not None else e.n) for e in estimates]
+        values, spread = np.array([e.value for e in estimates]), np.diag([e.se**2 for e in estimates])
+        test = heterogeneity(values, spread, min(sizes) - 1)
+        found.append(Mixed(score, metric, test.statistic, test.df, test.df2, test.p))
+    return tuple(found)
+
+
 def _notes(rows: list[Row], raised: list[str]) -> list[str]:
-    """What limits the estimates, each thing once, with the scores and metrics that it concerns."""
+    """What limits the estimates, each thing once, with the scores and metrics that it concerns; groups are folded."""
     found: dict[tuple[str, str | None], list[str]] = {}
     for row in rows:
         for note in row.estimate.warnings:
             found.setdefault((note, row.group), []).append(row.score or REGISTRY[row.metric].title)
     notes = list(dict.fromkeys(raised))
     every = {row.score for row in rows if row.score is not None}
+    kinds: dict[str, list[str]] = {}
     for (note, group), who in found.items():
         names = list(dict.fromkeys(who))
-        where = "" if group is None else f" in group {group!r}"
         subject = "" if every <= set(names) else f"{', '.join(names)}: "
-        notes.append(f"{subject}{note}{where}")
+        if group is None:
+            notes.append(f"{subject}{note}")
+        else:
+            kinds.setdefault(re.sub(r" ?\([\d,]+\)", "", note), []).append(f"{subject}{note} in group {group!r}")
+    for kind, lines in kinds.items():
+        notes += lines if len(lines) <= _MOST_NOTES else [f"{kind}: {len(lines)} times in groups"]
     return notes

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from uqeval._errors import InputError
-from uqeval.inference.result import Estimate, to_frame
+from uqeval.inference.power import detectable_difference
+from uqeval.inference.result import Estimate, number, to_frame
 from uqeval.metrics.registry import REGISTRY
 
 __all__ = ["Evaluation", "Row", "strict", "versions"]
@@ -57,6 +59,18 @@ class Row:
 
 
 @dataclass(frozen=True)
+class Mixed:
+    """Test that a metric has the same true value in all groups."""
+
+    score: str | None
+    metric: str
+    statistic: float
+    df: int
+    df2: float
+    p: float
+
+
+@dataclass(frozen=True)
 class Panel:
     """A printable table: a row per score, a column per metric (of all rows) or per group (of one metric)."""
 
@@ -75,6 +89,7 @@ class Evaluation:
     tie_rate: dict[str, float]
     rows: tuple[Row, ...] = field(repr=False)
     warnings: tuple[str, ...] = ()
+    heterogeneity: tuple[Mixed, ...] = field(default=(), repr=False)
 
     # ---- look-up ----
 
@@ -93,16 +108,19 @@ class Evaluation:
         """Names of the groups."""
         return tuple(dict.fromkeys(row.group for row in self.rows if row.group is not None))
 
+    @cached_property
+    def _index(self) -> dict[tuple[Any, Any, Any], Estimate]:
+        return {(row.score, row.metric, row.group): row.estimate for row in self.rows}
+
     def __getitem__(self, key: str | tuple[str | None, ...]) -> Estimate:
         """``ev["entropy", "uq_auc"]``, ``ev["entropy", "uq_auc", "group"]``, or ``ev["accuracy"]`` of the model."""
         parts = key if isinstance(key, tuple) else (None, key)
         score, metric, group = (*parts, None)[:3] if 2 <= len(parts) <= 3 else (None, None, None)
         group = None if group is None else str(group)
         if score is None or score in self.scores:
-            for row in self.rows:
-                # A metric of the model is the same whatever the score.
-                if row.metric == metric and row.group == group and row.score in (score, None):
-                    return row.estimate
+            for name in (score, None):  # a metric of the model is the same whatever the score
+                if (name, metric, group) in self._index:
+                    return self._index[name, metric, group]
         raise InputError(
             f"There is no estimate {key!r}. Scores: {', '.join(self.scores)}. Metrics: {', '.join(self.metrics)}."
             + (f" Groups: {', '.join(self.groups)}." if self.groups else "")
@@ -116,12 +134,8 @@ class Evaluation:
 
     def best(self, metric: str, group: str | None = None) -> tuple[str, ...]:
         """The scores with the best value of a metric (several where they tie; none where all are undefined)."""
-        values = {
-            row.score: row.estimate.value
-            for row in self.rows
-            if row.metric == metric and row.group == group and row.score is not None
-        }
-        values = {name: value for name, value in values.items() if not math.isnan(value)}
+        found = {name: self._index[name, metric, group] for name in self.scores if (name, metric, group) in self._index}
+        values = {name: e.value for name, e in found.items() if not math.isnan(e.value)}
         if not values:
             return ()
         top = max(values.values()) if REGISTRY[metric].direction == "higher" else min(values.values())
@@ -143,6 +157,8 @@ class Evaluation:
                 | {name: getattr(row.estimate, name) for name in fields}
                 for row in self.rows
             ],
+            "heterogeneity": [dict(vars(test)) for test in self.heterogeneity],
+            "detectable_difference": self.detectable(),
             "warnings": list(self.warnings),
             "versions": versions(),
         }
@@ -171,13 +187,12 @@ class Evaluation:
 
     def cells(self, panel: Panel) -> Iterator[tuple[str, list[tuple[str, bool]]]]:
         """Score by score: its name, and for each column the text and whether it is the best of the column."""
-        found = {(row.score, row.metric, row.group): str(row.estimate) for row in self.rows}
         best = {column: self.best(*column[1:]) for column in panel.columns}
         for name in self.scores:
             yield (
                 name,
                 [
-                    (found[name, metric, group], len(self.scores) > 1 and name in best[title, metric, group])
+                    (str(self._index[name, metric, group]), len(self.scores) > 1 and name in best[title, metric, group])
                     for title, metric, group in panel.columns
                 ],
             )
@@ -225,6 +240,34 @@ class Evaluation:
             lines.append(f"Ranks errors the wrong way round (higher must mean less sure): {', '.join(reversed_)}.")
         return lines
 
+    def detectable(self, power: float = 0.8) -> float | None:
+        """The smallest difference in UQ-AUC between two scores that this test set can show, with that power.
+
+        For scores whose influence values correlate 0.5, the best score's standard error taken for both; None
+        without UQ-AUC. `compare` gives the standard error of an actual pair.
+        """
+        for name in self.best("uq_auc")[:1]:
+            best = self[name, "uq_auc"]
+            if best.se > 0:
+                return detectable_difference(best.n, sd=best.se * math.sqrt(best.n), power=power, level=self.level)
+        return None
+
+    def detectable_line(self) -> str | None:
+        """The same in words."""
+        least = self.detectable()
+        if least is None:
+            return None
+        return f"Scores closer than about {number(least)} in UQ-AUC cannot be told apart on this test set (80% power)."
+
+    def mixed_lines(self) -> list[str]:
+        """Scores whose first metric differs between groups."""
+        first = next((name for name in self.metrics if REGISTRY[name].uses_score), None)
+        return [
+            f"{test.score}: {REGISTRY[test.metric].title} differs between groups (p = {test.p:.4f})"
+            for test in self.heterogeneity
+            if test.metric == first and test.p <= 1 - self.level
+        ]
+
     def model_lines(self, group: str | None = None) -> list[tuple[str, Estimate]]:
         """The metrics of the model itself, which are the same for every score."""
         return [
@@ -251,8 +294,10 @@ class Evaluation:
         if model := self.model_lines():
             lines += ["", "the model itself:"]
             lines += [f"  {title:<16}{estimate}" for title, estimate in model]
+        if detectable := self.detectable_line():
+            lines += ["", detectable]
         lines += ["", "* best score of the column; higher ↑ or lower ↓ is better"]
-        lines += [f"! {note}" for note in (*self.tie_notes(), *self.warnings)]
+        lines += [f"! {note}" for note in (*self.mixed_lines(), *self.tie_notes(), *self.warnings)]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:

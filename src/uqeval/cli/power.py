@@ -1,0 +1,104 @@
+"""`uqeval power`: how many rows, or what can the rows at hand show?"""
+
+from __future__ import annotations
+
+import json as codec
+import math
+import warnings
+from dataclasses import replace
+from typing import Annotated, Any
+
+import typer
+
+import uqeval
+from uqeval._errors import InputError, UQWarning
+from uqeval.cli import options as o
+from uqeval.cli.output import stdout, write_json
+from uqeval.evaluation.result import strict
+
+__all__ = ["power"]
+
+
+def power(
+    pilot: Annotated[
+        str | None, typer.Argument(help="A pilot file of predictions; or give --auc and --accuracy.")
+    ] = None,
+    half_width: Annotated[float | None, typer.Option(help="Goal: an interval of ± this.")] = None,
+    difference: Annotated[float | None, typer.Option(help="Goal: detect this difference between two scores.")] = None,
+    rows: Annotated[int | None, typer.Option(help="Instead of a goal: what can this many rows show?")] = None,
+    auc: Annotated[float | None, typer.Option(help="UQ-AUC to expect.")] = None,
+    accuracy: Annotated[float | None, typer.Option(help="Accuracy to expect.")] = None,
+    correlation: Annotated[float, typer.Option(help="Of the two scores' influence values.")] = 0.5,
+    chance: Annotated[float, typer.Option("--power", help="Chance to detect the difference.")] = 0.8,
+    level: o.Level = 0.95,
+    metric: Annotated[str, typer.Option(help="Metric of the pilot.")] = "uq_auc",
+    score: Annotated[str, typer.Option(help="Score of the pilot.")] = "entropy",
+    versus: Annotated[str | None, typer.Option(help="Second score of the pilot, for a difference.")] = None,
+    cluster: o.Cluster = None,
+    json: o.Json = None,
+) -> None:
+    """Rows needed for an interval or a difference; or the smallest difference that the rows at hand can show.
+
+    Example:  uqeval power --auc 0.8 --accuracy 0.9 --difference 0.02 --correlation 0.9
+
+    Example:  uqeval power pilot.csv --score entropy --versus margin --difference 0.01
+    """
+    known: dict[str, Any] = {"auc": auc, "accuracy": accuracy} if pilot is None else {}
+    if pilot is not None:
+        if auc is not None or accuracy is not None:
+            raise InputError("Give a pilot file, or --auc and --accuracy; not both.")
+        known, at_hand = _pilot(pilot, metric, score, versus, cluster)
+        if half_width is None and difference is None and rows is None:
+            rows = at_hand
+    elif auc is None or accuracy is None:
+        raise InputError("Give a pilot file, or both --auc and --accuracy.")
+    elif versus is not None or cluster is not None or metric != "uq_auc":
+        raise InputError("--metric, --versus and --cluster belong to a pilot file; --auc and --accuracy are of UQ-AUC.")
+    if rows is None and (half_width is None) == (difference is None):
+        raise InputError("Give one of --half-width, --difference and --rows.")
+    if rows is not None:
+        if half_width is not None or difference is not None:
+            raise InputError("--rows answers what those rows can show; leave --half-width and --difference out.")
+        known.pop("error_rate", None)
+        found = uqeval.detectable_difference(rows, **known, correlation=correlation, power=chance, level=level)
+        answer: dict[str, Any] = {"rows": rows, "detectable_difference": found, "power": chance, "level": level}
+        text = f"{rows:,} rows can show a difference of {found:.4f} or more ({100 * chance:g}% power, level {level:g})"
+    else:
+        rate = known.pop("error_rate", None)
+        with warnings.catch_warnings(record=True) as raised:
+            warnings.simplefilter("always", UQWarning)
+            size = uqeval.sample_size(
+                half_width=half_width,
+                difference=difference,
+                **known,
+                correlation=correlation,
+                power=chance,
+                level=level,
+            )
+        if size.errors is None and rate is not None:
+            size = replace(size, errors=round(size.n * rate))
+        answer, text = size.to_dict(), str(size)
+        text += "".join(f"\n! {warning.message}" for warning in raised)
+    if json is not None:
+        write_json(codec.dumps(strict(answer), indent=2), json)
+    if json != "-":
+        stdout().print(text, markup=False)
+
+
+def _pilot(path: str, metric: str, score: str, versus: str | None, cluster: str | None) -> tuple[dict[str, Any], int]:
+    """What the pilot says about the spread of the influence values, and its number of rows."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UQWarning)
+        pred = o.read([path], by=None, cluster=cluster, classes=None, normalize=False)
+        if versus is not None:
+            result = uqeval.compare(pred, scores=[score, versus], metric=metric, adjust="none")
+            pair = result[score, versus]
+            if math.isnan(pair.se):
+                raise InputError(f"{path}: {metric} has no standard error here. Use a larger pilot.")
+            if pair.se == 0:
+                raise InputError(f"{path}: {score} and {versus} rank all rows alike; there is no difference to detect.")
+        found = uqeval.evaluate(pred, scores=[score], metrics=[metric])[score, metric]
+        if versus is not None:
+            rate = None if found.n_errors is None else found.n_errors / found.n
+            return {"sd": result.sd(score, versus), "error_rate": rate}, result.n
+    return {"pilot": found}, found.n

@@ -1,0 +1,212 @@
+"""The answer to "which is better, and could it be chance?"."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from uqeval.evaluation.result import SCHEMA_VERSION, strict, versions
+from uqeval.inference.multiplicity import cliques
+from uqeval.inference.result import number, to_frame
+from uqeval.metrics.registry import REGISTRY
+
+__all__ = ["Comparison", "Pair"]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """`a` minus `b`; group None means all rows."""
+
+    a: str
+    b: str
+    group: str | None
+    difference: float
+    low: float
+    high: float
+    se: float
+    df: float
+    p: float
+    p_adjusted: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Paired differences of one metric on the same rows."""
+
+    metric: str
+    adjust: str
+    level: float
+    method: str
+    n: int
+    baseline: str | None
+    values: dict[str, float]
+    rows: tuple[Pair, ...] = field(repr=False)
+    heterogeneity: dict[tuple[str, str], float] = field(default_factory=dict, repr=False)
+    warnings: tuple[str, ...] = ()
+
+    def __getitem__(self, key: tuple[str, ...]) -> Pair:
+        """``cmp["a", "b"]`` (turned round where only b − a was computed), or ``cmp["a", "b", "group"]``."""
+        from uqeval._errors import InputError
+
+        if not isinstance(key, tuple) or len(key) not in (2, 3):
+            raise InputError(f'{key!r} is no pair. Ask for cmp["a", "b"] or cmp["a", "b", "group"].')
+        a, b, group = (*key, None)[:3]
+        group = None if group is None else str(group)
+        for row in self.rows:
+            if row.group == group and (row.a, row.b) == (a, b):
+                return row
+            if row.group == group and (row.a, row.b) == (b, a):
+                rest = (row.se, row.df, row.p, row.p_adjusted)
+                return Pair(row.b, row.a, row.group, -row.difference, -row.high, -row.low, *rest)
+        raise InputError(f"There is no comparison {key!r}. Candidates: {', '.join(self.values)}.")
+
+    def __iter__(self) -> Iterator[Pair]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def sd(self, a: str, b: str) -> float:
+        """Standard deviation of the influence difference, se·√n: what `sample_size(sd=…)` takes from a pilot."""
+        return self[a, b].se * math.sqrt(self.n)
+
+    def ranking(self) -> list[str]:
+        """Candidates from best to worst; undefined ones last."""
+        higher = REGISTRY[self.metric].direction == "higher"
+        return sorted(self.values, key=lambda name: _key(self.values[name], higher))
+
+    def groups(self) -> list[list[str]]:
+        """Candidates in runs, best first, inside which no pair was shown to differ; runs may overlap."""
+        if self.baseline is not None:
+            # Only differences from the baseline were tested: it stands with all that were not shown to differ.
+            alike = [row.a for row in self.rows if row.group is None and not row.p_adjusted <= 1 - self.level]
+            return [[name for name in self.ranking() if name in {*alike, self.baseline}]]
+        differ = {
+            frozenset((row.a, row.b)) for row in self.rows if row.group is None and row.p_adjusted <= 1 - self.level
+        }
+        higher = REGISTRY[self.metric].direction == "higher"
+        return cliques(list(self.values), np.array(list(self.values.values())), higher, differ)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The stable JSON shape."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "metric": self.metric,
+            "adjust": self.adjust,
+            "level": self.level,
+            "method": self.method,
+            "n": self.n,
+            "baseline": self.baseline,
+            "values": dict(self.values),
+            "pairs": [
+                {name: getattr(row, name) for name in Pair.__dataclass_fields__ if name != "df"} for row in self.rows
+            ],
+            "groups": self.groups(),
+            "heterogeneity": [{"a": a, "b": b, "p": p} for (a, b), p in self.heterogeneity.items()],
+            "warnings": list(self.warnings),
+            "versions": versions(),
+        }
+
+    def to_json(self) -> str:
+        """`to_dict` as JSON; NaN and infinity become null."""
+        import json
+
+        return json.dumps(strict(self.to_dict()), indent=2, ensure_ascii=False, allow_nan=False)
+
+    def to_frame(self, kind: str | None = None) -> Any:
+        """One row per pair: a, b, metric, difference, low, high, se, p, p_adjusted (and group, where there are any)."""
+        names = ("difference", "low", "high", "se", "p", "p_adjusted")
+        grouped = any(row.group is not None for row in self.rows)
+        return to_frame(
+            [
+                {"a": row.a, "b": row.b, "metric": self.metric}
+                | {name: getattr(row, name) for name in names}
+                | ({"group": row.group} if grouped else {})
+                for row in self.rows
+            ],
+            kind,
+        )
+
+    # ---- print ----
+
+    def headline(self) -> str:
+        """What was compared, and how."""
+        known = REGISTRY[self.metric]
+        better = "higher" if known.direction == "higher" else "lower"
+        scope = "simultaneous " if self.adjust != "none" and sum(row.group is None for row in self.rows) > 1 else ""
+        how = "" if self.adjust == "none" else f", p adjusted by {self.adjust}"
+        return f"{known.title} ({better} is better), {self.n:,} rows; {100 * self.level:.6g}% {scope}intervals{how}"
+
+    def verdict(self) -> list[str]:
+        """Plain words: who is best, and who cannot be told apart."""
+        order = self.ranking()
+        lines = []
+        if self.baseline is not None:
+            clear = [r for r in self.rows if r.group is None and r.p_adjusted <= 1 - self.level]
+            higher = REGISTRY[self.metric].direction == "higher"
+            better = [r.a for r in clear if (r.difference > 0) == higher]
+            worse = [r.a for r in clear if (r.difference > 0) != higher]
+            lines.append(f"Better than {self.baseline}: {', '.join(better) or 'none shown'}.")
+            lines.append(f"Worse than {self.baseline}: {', '.join(worse) or 'none shown'}.")
+            return lines
+        shown = [r for r in self.rows if r.group is None and r.p_adjusted <= 1 - self.level]
+        # Not the first run of `groups()`: the best may differ from the second and not from a noisier third.
+        beaten = {name for r in shown for name in (r.a, r.b) if order[0] in (r.a, r.b)}
+        tied = [name for name in order[1:] if name not in beaten]
+        if math.isnan(self.values[order[0]]):
+            lines.append("The metric is undefined here: nothing can be compared.")
+        elif all(math.isnan(r.p) for r in self.rows if r.group is None):
+            lines.append("The differences cannot be tested here.")
+        elif not tied:
+            lines.append(f"{order[0]} is best: its lead over every other is more than chance.")
+        elif not shown:
+            lines.append("No difference is shown: all could be equal.")
+        else:
+            lines.append(f"{order[0]} is ahead, but {', '.join(tied)} cannot be told from it.")
+        return lines
+
+    def lines(self) -> list[tuple[str, ...]]:
+        """Cells of the printed table."""
+        table: list[tuple[str, ...]] = []
+        for row in self.rows:
+            difference = f"{number(row.difference)} ({number(row.low)} to {number(row.high)})"
+            shown = f"{row.a} − {row.b}" if row.group is None else f"{row.a} − {row.b} [{row.group}]"
+            table.append((shown, difference, p_text(row.p), p_text(row.p_adjusted)))
+        return table
+
+    def __str__(self) -> str:
+        head = ("difference", "value (interval)", "p", "adjusted p")
+        table: list[tuple[str, ...]] = [head, *self.lines()]
+        widths = [max(len(line[k]) for line in table) for k in range(4)]
+        rows = ["  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in table]
+        rows.insert(1, "─" * (sum(widths) + 6))
+        values = [f"  {name:<{max(map(len, self.values))}}  {number(self.values[name])}" for name in self.ranking()]
+        runs = [" · ".join(group) for group in self.groups()]
+        together = ["", "not shown to differ (each line):", *(f"  {run}" for run in runs)] if runs else []
+        notes = [f"! {note}" for note in self.warnings]
+        return "\n".join([self.headline(), *self.verdict(), "", *values, "", *rows, *together, *notes])
+
+    def _repr_html_(self) -> str:
+        import html
+
+        body = "".join(
+            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in line) + "</tr>" for line in self.lines()
+        )
+        head = "<tr><th>difference</th><th>value (interval)</th><th>p</th><th>adjusted p</th></tr>"
+        words = html.escape(" ".join([self.headline(), *self.verdict()]))
+        return f"<p>{words}</p><table><thead>{head}</thead><tbody>{body}</tbody></table>"
+
+
+def p_text(p: float) -> str:
+    """A p-value for reading."""
+    if math.isnan(p):
+        return "–"
+    return "<0.0001" if p < 1e-4 else f"{p:.4f}"
+
+
+def _key(value: float, higher: bool) -> tuple[bool, float]:
+    return (math.isnan(value), -value if higher else value)
