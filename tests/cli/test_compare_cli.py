@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
-import os
-import subprocess
-import sys
-import warnings
-from typing import NamedTuple
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -17,58 +11,16 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
+import commands
 import uqeval as uq
-from uqeval.cli.main import main
 
 N = 160
 PAIR_KEYS = {"a", "b", "group", "difference", "low", "high", "se", "p", "p_adjusted"}
 
 
-class Result(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-def call(*args):
-    """`uqeval compare …` in this process, through `main`, where errors become messages."""
-    out, err = io.StringIO(), io.StringIO()
-    former, sys.argv = sys.argv, ["uqeval", "compare", *map(str, args)]
-    code = 0
-    try:
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), warnings.catch_warnings():
-            main()
-    except SystemExit as stop:
-        code = 0 if stop.code is None else stop.code
-    finally:
-        sys.argv = former
-    return Result(code, out.getvalue(), err.getvalue())
-
-
-def spawn(*args, env=None):
-    """`uqeval compare …` in a process of its own."""
-    base = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "COV"))}
-    command = [sys.executable, "-m", "uqeval.cli.main", "compare", *map(str, args)]
-    env = base | {"PYTHONUTF8": "1"} | (env or {})
-    return subprocess.run(command, capture_output=True, env=env, timeout=120, check=False)
-
-
-def succeed(*args):
-    result = call(*args)
-    assert result.code == 0, result
-    assert result.err == ""
-    return result.out
-
-
-def fail(*args):
-    """The one message of a call that must fail as bad input does."""
-    result = call(*args)
-    assert result.code == 2, result
-    assert result.out == ""
-    assert "Traceback" not in result.err
-    assert result.err.startswith("Error: ")
-    assert len(result.err.strip().splitlines()) == 1
-    return result.err
+call, spawn, succeed, fail = (
+    partial(function, "compare") for function in (commands.call, commands.spawn, commands.succeed, commands.fail)
+)
 
 
 def loaded(text):

@@ -2,63 +2,29 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
-import sys
 import warnings
-from typing import NamedTuple
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pytest
 
+import commands
 import uqeval as uq
 from uqeval import UQWarning
-from uqeval.cli.main import main
 
 N = 400
 KNOWN = ("--auc", 0.8, "--accuracy", 0.9)
 
 
-class Result(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-def call(*args):
-    """`uqeval power …` in this process, through `main`, where errors become messages."""
-    out, err = io.StringIO(), io.StringIO()
-    former, sys.argv = sys.argv, ["uqeval", "power", *map(str, args)]
-    code = 0
-    try:
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), warnings.catch_warnings():
-            main()
-    except SystemExit as stop:
-        code = 0 if stop.code is None else stop.code
-    finally:
-        sys.argv = former
-    return Result(code, out.getvalue(), err.getvalue())
+call, fail = partial(commands.call, "power"), partial(commands.fail, "power")
 
 
 def succeed(*args):
     """What is printed, line breaks of the terminal taken out."""
-    result = call(*args)
-    assert result.code == 0, result
-    assert result.err == ""
-    return " ".join(result.out.split())
-
-
-def fail(*args):
-    result = call(*args)
-    assert result.code == 2, result
-    assert result.out == ""
-    assert "Traceback" not in result.err
-    assert result.err.startswith("Error: ")
-    assert len(result.err.strip().splitlines()) == 1
-    return result.err
+    return " ".join(commands.succeed("power", *args).split())
 
 
 def data(*args):

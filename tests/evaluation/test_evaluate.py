@@ -965,3 +965,33 @@ def test_float32_probabilities_whose_clipping_breaks_the_row_sum_are_refused_or_
     with pytest.raises(uq.InputError, match=r"worst row 0 sums to 1\.0045"):
         uq.Predictions([0, 5, 6, 6], probs=probs)
     quiet(uq.evaluate, uq.Predictions([0, 5, 6, 6], probs=probs, normalize=True))
+
+
+@pytest.mark.parametrize("extra", ["plain", "clusters", "weights"])
+def test_bootstrap_intervals_equal_those_of_estimate(extra):
+    rng = np.random.default_rng(3)
+    s, e, d = rng.random(150), rng.random(150) < 0.3, rng.random(150)
+    options = {"clusters": np.arange(150) // 3} if extra == "clusters" else {}
+    options = {"weights": rng.random(150) + 0.5} if extra == "weights" else options
+    seen = []
+    ev = quiet(
+        uq.evaluate,
+        score=s,
+        error=e,
+        loss=d,
+        metrics=["uq_auc", "uq_c_index", "aurc", "accuracy"],
+        method="bootstrap",
+        resamples=60,
+        progress=lambda done, total: seen.append((done, total)),
+        **options,
+    )
+    assert seen[-1] == (60, 60)
+    for name, data in {"uq_auc": (s, e), "uq_c_index": (s, d), "aurc": (s, e), "accuracy": (e,)}.items():
+        expected = quiet(uq.estimate, name, *data, method="bootstrap", resamples=60, **options)
+        found = ev["score", name]
+        assert (found.value, found.low, found.high, found.se) == pytest.approx(
+            (expected.value, expected.low, expected.high, expected.se), rel=1e-12
+        )
+        assert "bootstrap" in found.method
+    with pytest.raises(uq.InputError, match="`method` must be one of"):
+        uq.evaluate(score=s, error=e, method="jackknife")

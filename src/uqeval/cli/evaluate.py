@@ -25,6 +25,8 @@ def evaluate(
     by: o.By = None,
     cluster: o.Cluster = None,
     level: o.Level = 0.95,
+    method: Annotated[str, typer.Option(help="default, or bootstrap for percentile intervals.")] = "default",
+    resamples: Annotated[int, typer.Option(help="For the bootstrap.")] = 2000,
     json: o.Json = None,
     quiet: o.Quiet = False,
     seed: o.Seed = 0,
@@ -54,7 +56,8 @@ def evaluate(
             warnings.simplefilter("always", UQWarning)
             found = o.read(predictions, by=by, cluster=cluster, classes=classes, normalize=normalize, **columns)
         progress.update(f"Evaluating {found.n:,} rows…")
-        ev = uqeval.evaluate(found, scores=o.listed(scores), metrics=o.listed(metrics), level=level, seed=seed)
+        chosen = {"scores": o.listed(scores), "metrics": o.listed(metrics)}
+        ev = uqeval.evaluate(found, **chosen, level=level, method=method, resamples=resamples, seed=seed)  # type: ignore[arg-type]
     notes = tuple(str(w.message) for w in raised if issubclass(w.category, UQWarning))
     ev = replace(ev, warnings=(*notes, *ev.warnings))
     if json is not None:

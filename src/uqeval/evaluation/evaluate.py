@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,9 +26,17 @@ from uqeval._errors import InputError, UQWarning, collected, notify
 from uqeval.evaluation.result import Evaluation, Mixed, Row
 from uqeval.evaluation.table import Table
 from uqeval.inference import means
-from uqeval.inference.estimate import RANKING
+from uqeval.inference.bootstrap import (
+    Progress,
+    check_resamples,
+    resample_ece,
+    resample_means,
+    resample_samples,
+)
+from uqeval.inference.estimate import RANKING, bootstrapped
 from uqeval.inference.multiplicity import heterogeneity
 from uqeval.inference.result import Estimate
+from uqeval.inference.sample import Sample
 from uqeval.inputs import Predictions
 from uqeval.metrics.registry import REGISTRY, Metric, get_metric
 
@@ -43,6 +51,8 @@ def evaluate(
     scores: Sequence[str] | str | None = None,
     metrics: Sequence[str] | str | None = None,
     level: float = 0.95,
+    method: str = "default",
+    resamples: int = 2000,
     score: ArrayLike | Mapping[str, ArrayLike] | None = None,
     error: ArrayLike | None = None,
     loss: ArrayLike | None = None,
@@ -51,6 +61,7 @@ def evaluate(
     groups: ArrayLike | None = None,
     nan: Nan = "raise",
     seed: int | np.random.Generator = 0,
+    progress: Progress | None = None,
 ) -> Evaluation:
     """All metrics, with intervals, of one or more uncertainty scores.
 
@@ -68,10 +79,14 @@ def evaluate(
         Which metrics; all that the data allow by default (`uqeval.metrics.REGISTRY`).
     level : float
         Confidence level.
+    method : "default" or "bootstrap"
+        The intervals chosen by simulation, or percentiles of `resamples` bootstrap values.
     nan : "raise" or "omit"
         What to do with rows of plain arrays that hold NaN.
     seed : int or numpy Generator
         For the intervals that draw random numbers.
+    progress : callable(done, total), optional
+        Called while the bootstrap runs, from 0 to the total for each score and metric.
 
     Returns
     -------
@@ -87,6 +102,8 @@ def evaluate(
     """
     level = check_level(level)
     rng = check_seed(seed)
+    count = check_resamples(resamples) if check_choice("method", method, ("default", "bootstrap")) == "bootstrap" else 0
+    how = _How(level, count, progress)
     # One seed for all: an interval does not depend on what else is asked for.
     draws = int(rng.integers(2**63)) if isinstance(seed, np.random.Generator) else int(seed)
     plain = {"error": error, "loss": loss, "weights": weights, "clusters": clusters, "groups": groups}
@@ -96,14 +113,14 @@ def evaluate(
         names = _score_names(pred, scores)
         chosen = _metrics(table, metrics)
         _note_infinite(table, names)
-        rows = list(_rows(table, names, chosen, level, draws))
+        rows = list(_rows(table, names, chosen, how, draws))
         small = []
         for group, members in _members(pred):
             if len(members) < 2:
                 small.append(group)
                 continue
             with collected():  # said for all rows already, with their row numbers
-                part = list(_rows(Table(pred.take(members)), names, chosen, level, draws))
+                part = list(_rows(Table(pred.take(members)), names, chosen, how, draws))
             rows += [replace(row, group=group) for row in part]
         if small:
             named = ", ".join(map(repr, small[:_MOST_NOTES])) + (", …" if len(small) > _MOST_NOTES else "")
@@ -223,16 +240,30 @@ def _metrics(table: Table, metrics: Sequence[str] | str | None) -> list[Metric]:
 # ---- rows of predictions → estimates ---------------------------------------------------------------------------
 
 
-def _rows(table: Table, names: list[str], metrics: list[Metric], level: float, seed: int) -> Iterator[Row]:
+@dataclass(frozen=True)
+class _How:
+    """Confidence level, and how many resamples (0: the default intervals)."""
+
+    level: float
+    resamples: int
+    progress: Progress | None
+
+
+def _rows(table: Table, names: list[str], metrics: list[Metric], how: _How, seed: int) -> Iterator[Row]:
     ranking = [metric for metric in metrics if metric.name in RANKING]
     counts = _pair_counts(table, names) if any(metric.needs == ("score", "loss") for metric in ranking) else {}
     for name in names:
         for metric in ranking:
             known = counts.get(name) if metric.needs == ("score", "loss") else None
-            yield Row(name, metric.name, None, RANKING[metric.name](table.sample(name, metric, known), level))
+            sample = table.sample(name, metric, known)
+            found = RANKING[metric.name](sample, how.level)
+            if how.resamples:
+                drawn = resample_samples(metric.name, [sample], how.resamples, check_seed(seed), how.progress)
+                found = bootstrapped(found, drawn[0])
+            yield Row(name, metric.name, None, found)
     for metric in metrics:
         if metric.name not in RANKING:
-            yield Row(None, metric.name, None, _of_model(table, metric, level, seed))
+            yield Row(None, metric.name, None, _of_model(table, metric, how, seed))
 
 
 def _pair_counts(table: Table, names: list[str]) -> dict[str, tuple[Any, Any]]:
@@ -245,13 +276,23 @@ def _pair_counts(table: Table, names: list[str]) -> dict[str, tuple[Any, Any]]:
     return {name: (credit2[k], comparable) for k, name in enumerate(names)}
 
 
-def _of_model(table: Table, metric: Metric, level: float, seed: int) -> Estimate:
+def _of_model(table: Table, metric: Metric, how: _How, seed: int) -> Estimate:
+    weights, clusters = table.weights, table.pred.clusters
+    none = Sample(np.zeros(table.pred.n), np.zeros(table.pred.n), weights, clusters)
+    draw = (how.resamples, check_seed(seed), how.progress)
     if metric.needs == ("confidence", "correct"):
-        return table.ece(level, check_seed(seed))[metric.name]
-    rows, weights, clusters = table.model_rows(metric.name), table.weights, table.pred.clusters
+        found = table.ece(how.level, check_seed(seed))[metric.name]
+        if not how.resamples:
+            return found
+        assert table.confidence is not None
+        correct = table.model_rows("accuracy")
+        return bootstrapped(found, resample_ece(metric.name, [table.confidence], [correct], none, *draw)[0])
+    rows = table.model_rows(metric.name)
     if metric.name == "accuracy":
-        return means.estimate_accuracy(1.0 - rows, weights, clusters, level)
-    return means.estimate_mean(rows, weights, clusters, level, metric.range)
+        found = means.estimate_accuracy(1.0 - rows, weights, clusters, how.level)
+    else:
+        found = means.estimate_mean(rows, weights, clusters, how.level, metric.range)
+    return bootstrapped(found, resample_means(rows[None], none, *draw)[0]) if how.resamples else found
 
 
 def _heterogeneity(pred: Predictions, rows: list[Row]) -> tuple[Mixed, ...]:

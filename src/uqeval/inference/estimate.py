@@ -45,7 +45,7 @@ from uqeval.metrics.ood import check_in_out
 from uqeval.metrics.proper import brier_rows, log_loss_rows
 from uqeval.metrics.registry import Metric, get_metric
 
-__all__ = ["LOSS_TOO", "RANKING", "announce", "bootstrap", "estimate", "target_kind"]
+__all__ = ["LOSS_TOO", "RANKING", "announce", "bootstrap", "bootstrapped", "estimate", "target_kind"]
 
 # Metrics that rank rows.
 RANKING: dict[str, Callable[[Sample, float], Estimate]] = {
@@ -144,11 +144,7 @@ def estimate(
         result = _default(clean, level, rng)
         if method == "bootstrap":
             drawn = _resampled(clean, check_resamples(resamples), rng, progress)
-            low, high, dropped = percentile(drawn, level)
-            notes = (f"{dropped} of {resamples} resamples left the metric undefined",) if dropped else ()
-            se = float(np.nanstd(drawn, ddof=1)) if len(drawn) - dropped > 1 else float("nan")
-            how = f"percentile bootstrap, {resamples} resamples"
-            result = replace(result, low=low, high=high, se=se, method=how, warnings=(*result.warnings, *notes))
+            result = bootstrapped(result, drawn)
     announce(result, stacklevel=3)
     return result
 
@@ -180,6 +176,16 @@ def bootstrap(
         raise InputError(f"{metric} draws from two sets of rows; use estimate(), which does.")
     clean = _clean(chosen, _arguments(chosen, data, named), weights, clusters, nan)
     return _resampled(clean, check_resamples(resamples), check_seed(seed), progress)
+
+
+def bootstrapped(result: Estimate, drawn: Float) -> Estimate:
+    """The estimate with the percentile interval of its bootstrap values in place of the default one."""
+    low, high, dropped = percentile(drawn, result.level)
+    notes = (f"{dropped} of {len(drawn)} resamples left the metric undefined",) if dropped else ()
+    finite = drawn[np.isfinite(drawn)]
+    se = float(finite.std(ddof=1)) if len(finite) > 1 else float("nan")
+    how = f"percentile bootstrap, {len(drawn)} resamples"
+    return replace(result, low=low, high=high, se=se, method=how, warnings=(*result.warnings, *notes))
 
 
 def announce(result: Estimate, stacklevel: int = 2) -> None:
