@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from uqeval import metrics, scores, truth
 from uqeval._errors import InputError, MissingExtra, UndefinedMetricWarning, UQWarning
 from uqeval._version import __version__
-from uqeval.evaluation import Comparison, Evaluation, compare, evaluate
-from uqeval.inference import (
-    CorrelationTest,
-    Estimate,
-    SampleSize,
-    bootstrap,
-    compare_correlations,
-    detectable_difference,
-    estimate,
-    pearson,
-    sample_size,
-)
-from uqeval.inputs import Predictions
 
 if TYPE_CHECKING:
-    from uqeval import datasets
-    from uqeval.inputs import read_predictions
+    from uqeval import datasets, inference, kernels, metrics, scores, truth
+    from uqeval.evaluation.compare import compare
+    from uqeval.evaluation.comparison import Comparison
+    from uqeval.evaluation.evaluate import evaluate
+    from uqeval.evaluation.result import Evaluation
+    from uqeval.inference.correlations import CorrelationTest, compare_correlations, pearson
+    from uqeval.inference.estimate import bootstrap, estimate
+    from uqeval.inference.power import SampleSize, detectable_difference, sample_size
+    from uqeval.inference.result import Estimate
+    from uqeval.inputs import Predictions, read_predictions
 
 __all__ = [
     "Comparison",
@@ -44,6 +39,8 @@ __all__ = [
     "detectable_difference",
     "estimate",
     "evaluate",
+    "inference",
+    "kernels",
     "metrics",
     "pearson",
     "read_predictions",
@@ -52,18 +49,27 @@ __all__ = [
     "truth",
 ]
 
+# Where each name lives; loaded when first used, so that `import uqeval` costs next to nothing.
+_HOME = {
+    **dict.fromkeys(("Comparison", "Evaluation", "compare", "evaluate"), "uqeval.evaluation"),
+    **dict.fromkeys(("Predictions", "read_predictions"), "uqeval.inputs"),
+    **dict.fromkeys(
+        ("CorrelationTest", "Estimate", "SampleSize", "bootstrap", "compare_correlations", "detectable_difference"),
+        "uqeval.inference",
+    ),
+    **dict.fromkeys(("estimate", "pearson", "sample_size"), "uqeval.inference"),
+}
+_MODULES = ("datasets", "inference", "kernels", "metrics", "scores", "truth")
+
 
 def __getattr__(name: str) -> Any:
-    # Loaded when first used: `import uqeval` stays fast.
-    if name == "datasets":
-        import uqeval.datasets
-
-        return uqeval.datasets
-    if name == "read_predictions":
-        from uqeval.inputs.files import read_predictions
-
-        return read_predictions
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name in _MODULES:
+        return import_module(f"uqeval.{name}")
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:
