@@ -543,7 +543,7 @@ def test_nested_values_in_a_column_are_an_error_that_names_it(tmp_path, role, ki
     ],
 )
 def test_wrong_usage_is_told_with_the_usage(args):
-    misuse(*args)
+    assert "rror" in misuse(*args)
 
 
 @pytest.mark.parametrize("command", [["doctor"], ["demo"]])
@@ -638,7 +638,7 @@ CELLS = [
 ]
 
 
-def survives(name, content, *options):
+def check_survival(name, content, *options):
     """Exit 0 with a table, or 2 with one message; never anything else."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / name
@@ -656,13 +656,13 @@ def survives(name, content, *options):
 @settings(max_examples=60)
 @given(st.binary(min_size=1, max_size=200), st.sampled_from(["csv", "tsv", "jsonl", "npz", "parquet", "feather"]))
 def test_any_bytes_are_survived(content, extension):
-    survives(f"a.{extension}", content)
+    check_survival(f"a.{extension}", content)
 
 
 @settings(max_examples=60)
 @given(st.text(min_size=1, max_size=200))
 def test_any_text_is_survived(content):
-    survives("a.csv", content.encode("utf-8", "surrogatepass"))
+    check_survival("a.csv", content.encode("utf-8", "surrogatepass"))
 
 
 @settings(max_examples=120)
@@ -672,7 +672,7 @@ def test_any_table_is_survived(data):
     few = data.draw(st.lists(st.sampled_from(CELLS), min_size=1, max_size=4))
     rows = data.draw(st.lists(st.lists(st.sampled_from(few), min_size=len(names), max_size=len(names)), max_size=8))
     text = "\n".join(",".join(row) for row in [names, *rows]) + "\n"
-    survives("a.csv", text.encode())
+    check_survival("a.csv", text.encode())
 
 
 @settings(max_examples=120)
@@ -685,8 +685,8 @@ def test_any_table_is_survived(data):
 def test_any_small_table_of_plausible_numbers_is_survived(names, more, rows):
     header = list(dict.fromkeys([*names, *more]))
     text = "\n".join(",".join(row[: len(header)]) for row in [header, *rows]) + "\n"
-    survives("a.csv", text.encode())
-    survives("a.csv", text.encode(), "--json", "-")
+    check_survival("a.csv", text.encode())
+    check_survival("a.csv", text.encode(), "--json", "-")
 
 
 VALUES = st.recursive(
@@ -706,4 +706,4 @@ def test_any_json_lines_are_survived(data):
     value = data.draw(VALUES)
     row = st.fixed_dictionaries(base | {odd: st.just(value) | VALUES})
     rows = data.draw(st.lists(row, min_size=2, max_size=5))
-    survives("a.jsonl", "\n".join(json.dumps(row) for row in rows).encode())
+    check_survival("a.jsonl", "\n".join(json.dumps(row) for row in rows).encode())
