@@ -5,7 +5,6 @@ A case is built by NumPy from a drawn seed: thousands of cases cost seconds, and
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 
 from uqeval import kernels
 
-BACKENDS = ("numpy", "native") if find_spec("uqeval.kernels.native._native") else ("numpy",)
+BACKENDS = kernels.available()
 TINY = 5e-324
 SPECIAL = np.array(
     [

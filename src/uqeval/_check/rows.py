@@ -238,6 +238,8 @@ def check_rows(
     # A bool array is the common form of `error`; its bits need no look.
     if kind == "error" and type(target) is np.ndarray and target.dtype == np.bool_ and target.ndim == 1:
         t: NDArray[Any] = target.view(np.uint8)
+        if t.max(initial=0) > 1:  # a bool may hold any byte in memory
+            t = (t != 0).view(np.uint8)
     else:
         t = check_vector(name, target, finite=kind != "loss", missing=omit)
     w = None if weights is None else check_vector("weights", weights, missing=omit)

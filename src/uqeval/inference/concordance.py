@@ -234,7 +234,7 @@ def estimate_tau(sample: Sample, level: float) -> Estimate:
     rows = list(pair_rows(sample.score, sample.loss, sample.weights))
     inside = tau_inside(sample) if sample.clusters is not None else None
     totals, without = leave_out(sample, rows, inside)
-    value = tau_b(*totals)
+    value = tau_b(*totals, rounded=sample.weights is not None)
     if math.isnan(value):
         return _undefined(sample, level, "Kendall's tau is undefined: score or truth is constant", False)
     left = tau_left(totals, without)

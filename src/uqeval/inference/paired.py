@@ -18,7 +18,7 @@ from uqeval.inference.concordance import leave_out, tau_inside, tau_left
 from uqeval.inference.influence import INFLUENCE
 from uqeval.inference.intervals import t_quantile
 from uqeval.inference.sample import Sample, kish
-from uqeval.metrics.correlation import pair_rows
+from uqeval.metrics.correlation import pair_rows, tau_b
 
 __all__ = ["Contrast", "Joint", "Part", "contrast", "joint_of_rows", "joint_of_samples", "rank_alike"]
 
@@ -246,8 +246,7 @@ def _kendall(samples: list[Sample]) -> Joint:
         rows = list(pair_rows(sample.score, sample.loss, sample.weights))
         inside = tau_inside(sample) if sample.clusters is not None else None
         totals, without = leave_out(sample, rows, inside)
-        product = totals[1] * totals[2]
-        values.append(totals[0] / math.sqrt(product) if product > 0 else NAN)
+        values.append(tau_b(*totals, rounded=sample.weights is not None))
         left.append(tau_left(totals, without))
     return Joint(np.array(values), (_jackknife_part(np.stack(left), _df(samples[0])),))
 

@@ -21,6 +21,7 @@ __all__ = [
     "ConcordanceSums",
     "Order",
     "auc_counts",
+    "available",
     "backend",
     "bootstrap_areas",
     "bootstrap_totals",
@@ -66,6 +67,11 @@ def _kernels() -> ModuleType:
 def backend() -> str:
     """The kernels in use: "native" or "numpy"."""
     return "numpy" if _kernels() is _numpy else "native"
+
+
+def available() -> tuple[str, ...]:
+    """The kernels there are: "numpy", and "native" where it was built."""
+    return ("numpy",) if _load("") is _numpy else ("numpy", "native")
 
 
 def use(name: str) -> str:

@@ -41,7 +41,7 @@ def kendall_tau(score: ArrayLike, truth: ArrayLike, *, weights: ArrayLike | None
     """
     s, t, w, _ = check_rows(score, truth, weights, kind="loss", name="truth", nan=nan)
     rows = pair_rows(s, t, w)
-    value = tau_b(*(_total(part, w) for part in rows))
+    value = tau_b(*(_total(part, w) for part in rows), rounded=w is not None)
     if math.isnan(value):
         notify("Kendall's tau is undefined: score or truth is constant.", UndefinedMetricWarning, stacklevel=2)
     return value
@@ -74,11 +74,13 @@ def pair_rows(score: Float, truth: Float, weights: Float | None) -> PairRows:
     return PairRows(2 * credit - in_truth, in_score, in_truth)
 
 
-def tau_b(sign: Float | float, in_score: Float | float, in_truth: Float | float) -> float:
-    """tau-b from pair totals."""
+def tau_b(sign: float, in_score: float, in_truth: float, *, rounded: bool = False) -> float:
+    """tau-b from pair totals; `rounded` sums of weights are taken as ±1 where only rounding keeps them from it."""
     product = float(in_score) * float(in_truth)
-    # Within [−1, 1], which rounding of weights could pass.
-    return max(-1.0, min(1.0, float(sign) / math.sqrt(product))) if product > 0 else float("nan")
+    if not product > 0:
+        return float("nan")
+    value = max(-1.0, min(1.0, float(sign) / math.sqrt(product)))
+    return math.copysign(1.0, value) if rounded and 1 - abs(value) < 1e-14 else value
 
 
 def _total(rows: Float, weights: Float | None) -> float:
