@@ -425,7 +425,7 @@ def test_equal_weights_give_the_unweighted_difference(metric):
 # ---- degenerate pairs -----------------------------------------------------------------------------------------
 
 
-def nothing(row):
+def check_no_difference(row):
     """Difference 0, se 0, p = 1, interval [0, 0]."""
     assert (row.difference, row.low, row.high, row.se, row.p, row.p_adjusted) == (0, 0, 0, 0, 1, 1)
 
@@ -450,7 +450,7 @@ def test_rank_identical_scores_do_not_differ(backend, metric, kind, how):
     same = {"a": s1, "again": s1.copy(), "cubed": s1**3 + s1, "other": s2}
     cmp = compare(same, error=v, loss=d, metric=metric, adjust=how, **options_of(kind, w, g))
     for a, b in itertools.combinations(("a", "again", "cubed"), 2):
-        nothing(cmp[a, b])
+        check_no_difference(cmp[a, b])
     values = [getattr(row, c) for row in cmp.rows for c in COLUMNS]
     assert not np.isnan(values).any()
     assert cmp["a", "other"].se == pytest.approx(cmp["cubed", "other"].se, rel=1e-12)
@@ -469,7 +469,7 @@ def test_constant_scores_do_not_differ(backend, metric, kind):
         metric=metric,
         **options_of(kind, w, g),
     )
-    nothing(cmp["one", "two"])
+    check_no_difference(cmp["one", "two"])
     assert 0 <= cmp["one", "real"].p <= 1
     assert cmp["one", "real"].se > 0
 
@@ -477,13 +477,13 @@ def test_constant_scores_do_not_differ(backend, metric, kind):
 @pytest.mark.parametrize("metric", BY_SCORE)
 def test_two_identical_models_do_not_differ(metric):
     s1, _, v, d, _, _ = case(12)
-    nothing(one(models((s1, v, d), (2 * s1, v, d)), scores="s", metric=metric))
+    check_no_difference(one(models((s1, v, d), (2 * s1, v, d)), scores="s", metric=metric))
 
 
 @pytest.mark.parametrize("metric", ["accuracy", "brier", "log_loss", "ece", "ece_debiased"])
 def test_two_identical_classifiers_do_not_differ(metric):
     _, found = two_classifiers(1)
-    nothing(one({"a": found["a"], "b": found["a"].take(range(80))}, metric=metric))
+    check_no_difference(one({"a": found["a"], "b": found["a"].take(range(80))}, metric=metric))
 
 
 def test_two_perfect_scores_do_not_differ():
@@ -518,7 +518,7 @@ def test_rank_identical_scores_do_not_differ_where_the_variance_is_undefined(met
         v[4] = 1
         g = np.repeat(np.arange(6), 2)
         g[3] = g[4]
-    nothing(one({"a": s, "b": np.exp(s)}, error=v, loss=d, metric=metric, clusters=g))
+    check_no_difference(one({"a": s, "b": np.exp(s)}, error=v, loss=d, metric=metric, clusters=g))
 
 
 def test_one_error_leaves_a_real_auc_difference_without_a_p_value():
@@ -551,7 +551,7 @@ def test_equal_losses_leave_the_c_index_without_a_p_value():
 
 @pytest.mark.parametrize("metric", ["aurc", "augrc", "g_auc", "h_auc", "auarc", "e_aurc"])
 def test_areas_without_an_error_do_not_differ(metric):
-    nothing(one({"a": [1, 2, 3, 4], "b": [4, 2, 3, 1]}, error=[0, 0, 0, 0], metric=metric))
+    check_no_difference(one({"a": [1, 2, 3, 4], "b": [4, 2, 3, 1]}, error=[0, 0, 0, 0], metric=metric))
 
 
 def test_a_model_without_errors_does_not_spoil_the_other_pairs():
@@ -803,7 +803,7 @@ def test_duplicated_scores_take_no_part_in_the_adjustment(metric, how):
     """Zero-variance contrasts: p = 1, excluded."""
     scores, v, d = several(k=2)
     three = compare({**scores, "copy": scores["s0"]}, error=v, loss=d, metric=metric, adjust=how)
-    nothing(three["s0", "copy"])
+    check_no_difference(three["s0", "copy"])
     p = three["s0", "s1"].p
     assert three["copy", "s1"].p == pytest.approx(p, rel=1e-12)
     if how == "holm":  # two tests

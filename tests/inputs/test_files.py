@@ -96,7 +96,7 @@ WRITERS = {
 }
 
 
-def same(a, b):
+def check_same(a, b):
     for name in (
         "labels",
         "probs",
@@ -125,21 +125,21 @@ def same(a, b):
 def test_every_format_gives_the_predictions_of_the_frame(tmp_path, name):
     table = example()
     WRITERS[name](table, tmp_path / name)
-    same(read_predictions(tmp_path / name), predictions_from_frame(table))
-    same(read_predictions(str(tmp_path / name)), predictions_from_frame(table))
+    check_same(read_predictions(tmp_path / name), predictions_from_frame(table))
+    check_same(read_predictions(str(tmp_path / name)), predictions_from_frame(table))
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.ndjson"])
 def test_json_lines_give_the_predictions_of_the_frame(tmp_path, name):
     table = example().drop_columns(["score_entropy"])  # JSON has no infinity
     write_jsonl(table, tmp_path / name)
-    same(read_predictions(tmp_path / name), predictions_from_frame(table))
+    check_same(read_predictions(tmp_path / name), predictions_from_frame(table))
 
 
 def test_frames_of_every_kind_give_the_predictions_of_the_arrow_table():
     table = example()
-    same(predictions_from_frame(table.to_pandas()), predictions_from_frame(table))
-    same(predictions_from_frame(pl.from_arrow(table)), predictions_from_frame(table))
+    check_same(predictions_from_frame(table.to_pandas()), predictions_from_frame(table))
+    check_same(predictions_from_frame(pl.from_arrow(table)), predictions_from_frame(table))
 
 
 def test_file_and_arrays_agree(tmp_path):
@@ -239,15 +239,15 @@ def test_a_glob_joins_files_in_sorted_order(tmp_path):
         pq.write_table(table.slice(start, 10), tmp_path / f"part{k}.parquet")
     (tmp_path / "readme.txt").write_text("not data")
     whole = predictions_from_frame(table)
-    same(read_predictions(tmp_path / "*.parquet"), whole)
-    same(read_predictions(sorted(tmp_path.glob("*.parquet"), reverse=True)), whole)
+    check_same(read_predictions(tmp_path / "*.parquet"), whole)
+    check_same(read_predictions(sorted(tmp_path.glob("*.parquet"), reverse=True)), whole)
 
 
 def test_several_npz_files_are_joined(tmp_path):
     table = example()
     write_npz(table.slice(0, 30), tmp_path / "a.npz")
     write_npz(table.slice(30), tmp_path / "b.npz")
-    same(read_predictions(tmp_path / "?.npz"), predictions_from_frame(table))
+    check_same(read_predictions(tmp_path / "?.npz"), predictions_from_frame(table))
 
 
 def test_files_of_several_formats_and_types_are_joined(tmp_path):
