@@ -172,6 +172,16 @@ def test_default_intervals_hold_as_often_as_the_spec_says(data, acc, n):
     assert not wrong
 
 
+@pytest.mark.parametrize("acc", [0.6, 0.9, 0.99])
+@pytest.mark.parametrize("data", ["binormal", "ties"])
+def test_default_intervals_hold_at_ten_thousand_rows(data, acc):
+    """At least 100 errors everywhere: never under .93."""
+    found = simulate(data, acc, 10_000, 1000, seed=round(1000 * acc) + 10_000)
+    print(data, acc, {name: round(float(x[0]), 4) for name, x in found.items()})
+    for name in ("uq_auc", "uq_c_index", "aurc", "augrc"):
+        assert found[name][0] >= 0.93, name
+
+
 @pytest.mark.parametrize(("acc", "width"), [(0.6, 0.055), (0.9, 0.091), (0.99, 0.304)])
 def test_uq_auc_intervals_are_as_wide_as_the_spec_says(acc, width):
     scores, errors, _ = draw("binormal", acc, (800, 1000), np.random.default_rng(7))

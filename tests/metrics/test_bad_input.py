@@ -194,7 +194,9 @@ class TestProbabilities:
             call(name, {"probs": [[0.9, 0.1], [0.6, 0.38], [0.2, 0.7995], [0.3, 0.7]]})
 
     def test_rounded_rows_are_accepted(self, name):
-        call(name, {"probs": [[0.9, 0.10002], [0.6, 0.4], [0.2, 0.79998], [0.3, 0.7]]})
+        rounded = call(name, {"probs": [[0.9, 0.10002], [0.6, 0.4], [0.2, 0.79998], [0.3, 0.7]]})
+        exact = call(name, {"probs": [[0.9, 0.1], [0.6, 0.4], [0.2, 0.8], [0.3, 0.7]]})
+        assert rounded == pytest.approx(exact, abs=1e-4)
 
     def test_single_column_is_an_error(self, name):
         with raises("probs"):
