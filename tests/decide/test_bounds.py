@@ -1,0 +1,329 @@
+"""Evidence about a risk: every p-value against its formula, its reference in scipy, and its own promise."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from strategies import LOSSES01, make_losses01, seeds
+from uqeval.decide import bounds, calibration
+from uqeval.decide.calibration import Calibration
+
+RISKS = [0.001, 0.01, 0.05, 0.2, 0.5, 0.9]
+risks = st.floats(1e-3, 0.98)
+loss_bounds = st.sampled_from(["betting", "hoeffding-bentkus"])
+deltas = st.sampled_from([0.4, 0.2, 0.1, 0.05, 0.01, 0.05 / 3, 0.05 / 5, 0.05 / 50, 1e-6])
+counts = st.integers(0, 3000).flatmap(lambda k: st.tuples(st.integers(0, k), st.just(k)))
+
+
+def losses(seed, n, kind):
+    return make_losses01(np.random.default_rng(seed), n, kind)
+
+
+def p_of_rows(loss, max_risk, bound="betting"):
+    """The p-value that the library gives to these losses as a whole."""
+    loss = np.asarray(loss, dtype=np.float64)
+    return float(Calibration(np.zeros(len(loss)), loss, None, bound).p_values(np.zeros(1), max_risk)[0])
+
+
+# ---- 0/1 errors -------------------------------------------------------------------------------------------------
+
+
+@given(counts, risks)
+def test_binomial_p_is_the_cdf_of_the_binomial(count, max_risk):
+    errors, accepted = count
+    expected = stats.binom.cdf(errors, accepted, max_risk)
+    assert float(bounds.binomial_p(errors, accepted, max_risk)) == pytest.approx(expected, rel=1e-9, abs=1e-300)
+
+
+@given(st.integers(0, 10**7), risks)
+def test_binomial_p_is_one_where_all_are_wrong_or_none_accepted(accepted, max_risk):
+    assert float(bounds.binomial_p(accepted, accepted, max_risk)) == 1.0
+    assert float(bounds.binomial_p(0, 0, max_risk)) == 1.0
+
+
+def test_binomial_p_takes_whole_arrays_of_counts_and_of_risks():
+    errors, accepted, gamma = np.array([0, 0, 1, 7, 50]), np.array([0, 10, 100, 7, 1000]), np.linspace(0.05, 0.6, 5)
+    np.testing.assert_allclose(bounds.binomial_p(errors, accepted, gamma), stats.binom.cdf(errors, accepted, gamma))
+    np.testing.assert_allclose(bounds.binomial_p(errors, accepted, 0.1), stats.binom.cdf(errors, accepted, 0.1))
+
+
+# ---- losses in [0, 1]: Hoeffding–Bentkus ------------------------------------------------------------------------
+
+
+def hoeffding_bentkus(total, n, gamma):
+    """Bates et al. 2021: min(exp(−n h1(min(R, γ), γ)), e·P(Bin(n, γ) ≤ ⌈nR⌉)), h1 the relative entropy."""
+    mean = min(total / n, gamma)
+    h = (1 - mean) * math.log((1 - mean) / (1 - gamma)) + (mean * math.log(mean / gamma) if mean > 0 else 0.0)
+    return min(1.0, math.exp(-n * h), math.e * stats.binom.cdf(math.ceil(total), n, gamma))
+
+
+@given(seeds, st.integers(1, 400), st.sampled_from(LOSSES01), risks)
+def test_hoeffding_bentkus_p_is_its_published_formula(seed, n, kind, max_risk):
+    total = round(math.fsum(losses(seed, n, kind) * np.random.default_rng(seed).random()), 6)  # clear of integers
+    got = float(bounds.hoeffding_bentkus_p(np.asarray(total), np.asarray(n), max_risk))
+    assert got == pytest.approx(hoeffding_bentkus(total, n, max_risk), rel=1e-8, abs=1e-300)
+
+
+@given(counts, risks)
+def test_hoeffding_bentkus_p_is_never_below_the_exact_one_for_errors(count, max_risk):
+    errors, accepted = count
+    exact = float(bounds.binomial_p(errors, accepted, max_risk))
+    assert float(bounds.hoeffding_bentkus_p(np.asarray(errors), np.asarray(accepted), max_risk)) >= exact * (1 - 1e-9)
+
+
+def test_hoeffding_bentkus_p_does_not_count_one_more_for_a_rounded_total():
+    for repeats in (10, 30, 70, 490):
+        total = np.asarray(float(np.cumsum(np.full(repeats, 0.1))[-1]))
+        exact = bounds.hoeffding_bentkus_p(np.asarray(repeats / 10), np.asarray(repeats), 0.3)
+        assert float(bounds.hoeffding_bentkus_p(total, np.asarray(repeats), 0.3)) == pytest.approx(float(exact))
+
+
+# ---- losses in [0, 1]: betting ----------------------------------------------------------------------------------
+
+
+@given(seeds, st.integers(0, 60), st.sampled_from(LOSSES01), risks)
+def test_betting_p_is_one_over_the_mean_over_stakes_of_the_product_over_rows(seed, n, kind, max_risk):
+    loss = losses(seed, n, kind)
+    stakes = [float(x) for x in bounds.betting_scale(max_risk)]
+    wealth = [math.prod(1 + stake * (max_risk - float(x)) for x in loss) for stake in stakes]
+    expected = min(1.0, len(stakes) / math.fsum(wealth)) if any(wealth) else 1.0
+    with np.errstate(divide="ignore"):
+        log_wealth = np.array([np.log1p(stake * (max_risk - loss)).sum() for stake in stakes])
+    assert float(bounds.betting_p(log_wealth)) == pytest.approx(expected, rel=1e-8)
+    if n:
+        assert p_of_rows(loss, max_risk) == pytest.approx(expected, rel=1e-8)
+
+
+@given(risks)
+def test_no_stake_can_lose_more_than_everything(max_risk):
+    stakes = bounds.betting_scale(max_risk)
+    assert (stakes > 0).all()
+    assert (1 + stakes * (max_risk - 1) >= 0).all()  # the worst loss is 1
+    assert len(np.unique(stakes)) == len(stakes)
+
+
+@given(seeds, st.integers(2, 200), st.sampled_from(LOSSES01), risks, loss_bounds)
+def test_the_order_of_rows_changes_no_bit_of_a_p_value(seed, n, kind, max_risk, bound):
+    loss = losses(seed, n, kind)
+    shuffled = np.random.default_rng(seed + 1).permutation(loss)
+    assert p_of_rows(loss, max_risk, bound) == p_of_rows(shuffled, max_risk, bound)
+
+
+def test_bets_placed_in_parts_give_the_same_p_value(monkeypatch):
+    loss = losses(5, 500, "mixture") * 0.2
+    cal = Calibration(np.arange(500.0), loss)
+    at = np.array([0.0, 3.0, 99.0, 250.0, 499.0])
+    whole = cal.p_values(at, 0.2)
+    monkeypatch.setattr(calibration, "_AT_ONCE", 7)
+    np.testing.assert_allclose(cal.p_values(at, 0.2), whole, rtol=1e-12)
+    assert whole[-1] < 1e-6  # the comparison is about something
+
+
+def two_point(rng, shape, mean):
+    """0.02 or 0.7, with the given mean."""
+    return np.where(rng.random(shape) < (mean - 0.02) / 0.68, 0.7, 0.02)
+
+
+LAWS = {
+    "errors": lambda rng, shape, mean: (rng.random(shape) < mean).astype(np.float64),
+    "beta": lambda rng, shape, mean: rng.beta(0.5, 0.5 * (1 - mean) / mean, shape),
+    "two points": two_point,
+}
+
+
+@pytest.mark.parametrize("n", [5, 100])
+@pytest.mark.parametrize("max_risk", [0.05, 0.3])
+@pytest.mark.parametrize("law", LAWS)
+def test_p_values_of_losses_are_small_as_rarely_as_they_claim(law, max_risk, n):
+    rng, runs = np.random.default_rng(len(law) + n), 4000
+    loss = LAWS[law](rng, (runs, n), max_risk)
+    stakes = bounds.betting_scale(max_risk)
+    with np.errstate(divide="ignore"):
+        wealth = np.stack([np.log1p(stake * (max_risk - loss)).sum(axis=1) for stake in stakes], axis=1)
+    found = {"betting": bounds.betting_p(wealth)}
+    found["hb"] = bounds.hoeffding_bentkus_p(loss.sum(axis=1), np.full(runs, n), max_risk)
+    if law == "errors":
+        found["binomial"] = bounds.binomial_p(loss.sum(axis=1), np.full(runs, n), max_risk)
+    for name, p in found.items():
+        for alpha in (0.01, 0.05, 0.1, 0.3):
+            assert np.mean(p <= alpha) <= alpha + 3 * math.sqrt(alpha * (1 - alpha) / runs), (name, alpha)
+
+
+@pytest.mark.parametrize("bound", ["betting", "hoeffding-bentkus"])
+def test_p_values_of_losses_become_small_where_the_risk_is_low(bound):
+    assert p_of_rows(np.full(400, 0.02), 0.1, bound) < 1e-3
+
+
+def test_betting_beats_hoeffding_bentkus_on_losses_that_hardly_vary():
+    loss = np.full(100, 0.05)
+    assert p_of_rows(loss, 0.1) < p_of_rows(loss, 0.1, "hoeffding-bentkus") / 2
+
+
+# ---- clusters ---------------------------------------------------------------------------------------------------
+
+
+def one_sided_t(total, rows, gamma, copies=1):
+    """SPEC 3.4: Z_g = Σ(v − γ) of each cluster with an accepted row, plus (1 − γ)·(mean rows); df = Ga − 1."""
+    total, rows = (np.tile(np.asarray(x, dtype=float), copies) for x in (total, rows))
+    kept = [(a, b) for a, b in zip(total, rows, strict=True) if b > 0]
+    if len(kept) < 10:
+        return 1.0
+    z = [a - gamma * b for a, b in kept] + [(1 - gamma) * sum(b for _, b in kept) / len(kept)]
+    if len({round(x, 12) for x in z}) == 1:
+        return 1.0
+    return float(stats.t.cdf(stats.ttest_1samp(z, 0.0).statistic, df=len(kept) - 1))
+
+
+@st.composite
+def cluster_sums(draw, least=1, most=60):
+    """(loss, accepted rows) of each cluster; some accept none."""
+    groups, whole = draw(st.integers(least, most)), draw(st.booleans())
+    rng = np.random.default_rng(draw(seeds))
+    rows = rng.integers(draw(st.integers(0, 1)), draw(st.integers(2, 12)), groups).astype(np.float64)
+    share = rng.random(groups) ** rng.integers(1, 8)
+    return (rng.binomial(rows.astype(int), share * 0.5).astype(float) if whole else rows * share), rows
+
+
+@given(cluster_sums(), risks)
+def test_cluster_p_is_a_t_test_with_one_made_up_cluster(sums, max_risk):
+    total, rows = sums
+    assert bounds.cluster_p(total, rows, max_risk) == pytest.approx(one_sided_t(total, rows, max_risk), rel=1e-7)
+
+
+@given(cluster_sums(), risks, st.integers(2, 4))
+def test_copies_repeat_the_clusters_but_not_the_made_up_one(sums, max_risk, copies):
+    total, rows = sums
+    got = bounds.cluster_p(total, rows, max_risk, copies=copies)
+    assert got == pytest.approx(one_sided_t(total, rows, max_risk, copies), rel=1e-7)
+    assert got == pytest.approx(bounds.cluster_p(np.tile(total, copies), np.tile(rows, copies), max_risk), rel=1e-7)
+
+
+@pytest.mark.parametrize("groups", [1, 2, 9])
+def test_fewer_than_ten_clusters_prove_nothing(groups):
+    assert bounds.cluster_p(np.zeros(groups), np.full(groups, 1000.0), 0.5) == 1.0
+    assert bounds.cluster_p(np.zeros(groups + 5), np.repeat([1000.0, 0.0], [groups, 5]), 0.5) == 1.0
+    assert bounds.cluster_p(np.zeros(10), np.full(10, 1000.0), 0.5) < 0.05
+
+
+def test_clusters_that_are_all_wrong_prove_nothing():
+    assert bounds.cluster_p(np.full(20, 5.0), np.full(20, 5.0), 0.3) == 1.0
+
+
+@given(cluster_sums(least=10), risks, st.sampled_from([0.5, 3.0, 1000.0]))
+def test_the_unit_in_which_clusters_are_counted_does_not_matter(sums, max_risk, unit):
+    total, rows = sums
+    expected = bounds.cluster_p(total, rows, max_risk)
+    assert bounds.cluster_p(unit * total, unit * rows, max_risk) == pytest.approx(expected, rel=1e-7)
+
+
+# ---- the fewest units that can certify anything -----------------------------------------------------------------
+
+
+@given(risks, deltas)
+def test_fewest_rows_is_the_smallest_number_without_an_error_that_is_certified(max_risk, delta):
+    k = bounds.fewest_rows(max_risk, delta)
+    assert float(bounds.binomial_p(0, k, max_risk)) <= delta * (1 + 1e-8)
+    assert float(bounds.binomial_p(0, k - 1, max_risk)) > delta
+
+
+@pytest.mark.parametrize(("max_risk", "delta", "rows"), [(0.05, 0.1, 45), (0.05, 0.05, 59), (0.01, 0.1, 230)])
+def test_fewest_rows_has_the_known_values(max_risk, delta, rows):
+    assert bounds.fewest_rows(max_risk, delta) == rows  # 230: SPEC 3.3
+
+
+@given(risks, deltas)
+def test_fewest_bets_is_the_smallest_number_without_a_loss_that_is_certified(max_risk, delta):
+    k = bounds.fewest_bets(max_risk, delta)
+    gain = np.log1p(bounds.betting_scale(max_risk) * max_risk)
+    assert float(bounds.betting_p(k * gain)) <= delta
+    assert float(bounds.betting_p((k - 1) * gain)) > delta
+    if k < 500:
+        assert p_of_rows(np.zeros(k), max_risk) <= delta * (1 + 1e-9)
+        assert k == 1 or p_of_rows(np.zeros(k - 1), max_risk) > delta * (1 - 1e-9)
+
+
+@given(risks, deltas, st.sampled_from([1.0, 7.0]))
+def test_fewest_clusters_is_the_smallest_number_without_an_error_that_is_certified(max_risk, delta, size):
+    k = bounds.fewest_clusters(max_risk, delta)
+    assert k >= bounds.FEW_CLUSTERS == 10
+    assert bounds.cluster_p(np.zeros(k), np.full(k, size), max_risk) <= delta * (1 + 1e-9)
+    assert bounds.cluster_p(np.zeros(k - 1), np.full(k - 1, size), max_risk) > delta * (1 - 1e-9)
+
+
+@given(seeds, st.sampled_from(LOSSES01), st.floats(0.01, 0.5), deltas, loss_bounds)
+def test_fewer_rows_than_the_fewest_certify_nothing_whatever_their_losses(seed, kind, max_risk, delta, bound):
+    # The grid leaves such regions out without looking at their losses.
+    fewest = bounds.fewest_bets if bound == "betting" else bounds.fewest_rows
+    n = min(fewest(max_risk, delta) - 1, 300)
+    if n:
+        loss = losses(seed, n, kind) * np.random.default_rng(seed).choice([0.0, 1e-3, 0.1, 1.0])
+        assert p_of_rows(loss, max_risk, bound) > delta * (1 - 1e-9)
+    assert fewest(max_risk, delta) >= 1
+
+
+@given(cluster_sums(least=10), st.floats(0.01, 0.5), deltas)
+def test_fewer_clusters_than_the_fewest_certify_nothing_whatever_their_losses(sums, max_risk, delta):
+    total, rows = sums
+    units = int((rows > 0).sum())
+    enough = units >= bounds.fewest_clusters(max_risk, delta)
+    assert enough or bounds.cluster_p(total, rows, max_risk) > delta * (1 - 1e-9)
+    assert enough or bounds.cluster_p(np.zeros(len(rows)), rows, max_risk) > delta * (1 - 1e-9)
+
+
+# ---- bets that a risk has risen ---------------------------------------------------------------------------------
+
+
+@given(seeds, st.integers(0, 60), st.sampled_from(LOSSES01), risks)
+def test_rise_log_e_is_the_log_of_the_product_over_rows(seed, n, kind, max_risk):
+    loss = losses(seed, n, kind)
+    stakes = [min(excess / (1 - max_risk), 0.95 / max_risk) for excess in bounds.EXCESSES]
+    expected = [math.log(math.prod(1 + stake * (float(x) - max_risk) for x in loss)) for stake in stakes]
+    np.testing.assert_allclose(bounds.rise_log_e(loss, max_risk), expected, rtol=1e-8, atol=1e-10)
+    assert bounds.rise_log_e(np.random.default_rng(seed).permutation(loss), max_risk).tolist() == (
+        bounds.rise_log_e(loss, max_risk).tolist()
+    )
+
+
+@given(seeds, st.integers(0, 50), st.integers(0, 50), risks)
+def test_rise_log_e_of_two_batches_adds_up_to_that_of_all_rows(seed, a, b, max_risk):
+    loss = losses(seed, a + b, "mixture")
+    parts = bounds.rise_log_e(loss[:a], max_risk) + bounds.rise_log_e(loss[a:], max_risk)
+    np.testing.assert_allclose(parts, bounds.rise_log_e(loss, max_risk), rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("max_risk", RISKS)
+def test_rise_stakes_are_never_ruined_and_win_where_all_is_lost(max_risk):
+    assert np.isfinite(bounds.rise_log_e(np.zeros(1000), max_risk)).all()
+    assert (bounds.rise_log_e(np.zeros(10), max_risk) < 0).all()
+    assert (bounds.rise_log_e(np.ones(10), max_risk) > 0).all()
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_the_mean_rise_e_value_is_at_most_one_while_the_promise_holds(law):
+    rng, runs, n, max_risk = np.random.default_rng(3), 4000, 20, 0.2
+    e = np.exp([bounds.log_mean_exp(bounds.rise_log_e(row, max_risk)) for row in LAWS[law](rng, (runs, n), max_risk)])
+    for alpha in (0.01, 0.05, 0.1, 0.3):  # Markov: P(e ≥ 1/alpha) ≤ alpha
+        assert np.mean(e >= 1 / alpha) <= alpha + 3 * math.sqrt(alpha * (1 - alpha) / runs)
+
+
+# ---- log of a mean ----------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.floats(-600, 600), min_size=1, max_size=20))
+def test_log_mean_exp_is_the_log_of_the_mean(values):
+    x = np.array(values)
+    expected = max(values) + math.log(math.fsum(math.exp(v - max(values)) for v in values) / len(values))
+    assert float(bounds.log_mean_exp(x)) == pytest.approx(expected, rel=1e-12, abs=1e-12)
+
+
+def test_log_mean_exp_neither_overflows_nor_fails_at_ruin():
+    assert float(bounds.log_mean_exp(np.array([1e6, -np.inf]))) == pytest.approx(1e6 - math.log(2))
+    assert float(bounds.log_mean_exp(np.array([-np.inf, -np.inf]))) == -np.inf
+    assert bounds.log_mean_exp(np.zeros((3, 4))).tolist() == [0.0, 0.0, 0.0]
+    assert float(bounds.betting_p(np.array([-np.inf, -np.inf]))) == 1.0

@@ -1,0 +1,704 @@
+"""The monitor: its evidence is the betting product by definition, however the rows are ordered and cut into batches."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import fields, replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import binom, binomtest
+
+from strategies import FINITE_SCORES, make_scores, rows, seeds
+from uqeval import InputError, UQWarning
+from uqeval.decide import Check, Threshold, choose_threshold
+
+EXCESSES = [0.1 * 1.6**k for k in range(12)]
+RISKS = (0.001, 0.01, 0.05, 0.2, 0.5, 0.9)
+
+
+def stakes(max_risk):
+    """λ of each part of the mixture; no bet can lose more than 95%."""
+    return [min(excess / (1 - max_risk), 0.95 / max_risk) for excess in EXCESSES]
+
+
+def e_by_definition(losses, max_risk):
+    """Mean over the stakes of Π(1 + λ(L − r))."""
+    products = [math.prod(1 + stake * (float(x) - max_risk) for x in losses) for stake in stakes(max_risk)]
+    return math.fsum(products) / len(products)
+
+
+def by_hand(value=0.5, max_risk=0.1, level=0.95, **changes):
+    """A threshold; `changes` make it as if it had been chosen from rows."""
+    what = changes.pop("what", "error")
+    return replace(Threshold.from_value(value, max_risk=max_risk, level=level, what=what), **changes)
+
+
+def clustered(max_risk=0.1, largest=4, **changes):
+    return by_hand(max_risk=max_risk, n_clusters=50, largest_cluster=largest, **changes)
+
+
+def chain(threshold, score, error, parts, clusters=None, **options):
+    """One call per part, each with the answer to the one before."""
+    found = None
+    for part in parts:
+        g = None if clusters is None else clusters[part]
+        found = threshold.check(score[part], error[part], clusters=g, previous=found, **options)
+    return found
+
+
+def cut(rng, n, pieces):
+    """The rows in random order, in that many parts; some of them empty."""
+    return np.split(rng.permutation(n), np.sort(rng.integers(0, n + 1, pieces - 1)))
+
+
+def unless_refused(words, function, *args, **kwargs):
+    """The result, or None where the input was refused with those words: both will do."""
+    try:
+        return function(*args, **kwargs)
+    except InputError as refused:
+        if words not in str(refused):
+            raise
+        return None
+
+
+def check_same(one, other, *skipped, tolerance=0.0):
+    """Field by field; NaN equals NaN."""
+    for f in fields(Check):
+        if f.name in skipped:
+            continue
+        a, b = getattr(one, f.name), getattr(other, f.name)
+        assert type(a) is type(b), f.name
+        if isinstance(a, float | tuple) and not isinstance(a, str):
+            np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance, err_msg=f.name)
+        else:
+            assert a == b, f.name
+
+
+def check_same_evidence(one, other):
+    """What does not depend on the batches."""
+    np.testing.assert_allclose(one.log_wealth, other.log_wealth, rtol=1e-9, atol=1e-9)
+    assert one.e_value == pytest.approx(other.e_value, rel=1e-9)
+    assert (one.n, one.n_accepted) == (other.n, other.n_accepted)
+    assert one.errors_accepted == pytest.approx(other.errors_accepted, rel=1e-12, abs=1e-12)
+    assert one.coverage == other.coverage
+    np.testing.assert_allclose(one.risk, other.risk, rtol=1e-12)
+
+
+# ---- the evidence ---------------------------------------------------------------------------------------------
+
+
+@given(rows(weighted=False, kinds=FINITE_SCORES), st.sampled_from(RISKS), st.integers(0, 60))
+def test_e_value_is_the_mixture_of_products_over_accepted_rows(case, max_risk, place):
+    value = float(np.sort(case.score)[min(place, len(case.score) - 1)])
+    found = by_hand(value, max_risk).check(case.score, case.target)
+    inside = case.score <= value
+    assert found.e_value == pytest.approx(e_by_definition(case.target[inside], max_risk), rel=1e-9)
+    assert (found.n, found.n_accepted, found.looks) == (len(inside), inside.sum(), 1)
+    assert found.errors_accepted == case.target[inside].sum()
+    assert found.coverage == inside.mean()
+    assert found.risk == pytest.approx(case.target[inside].mean())
+
+
+@given(rows(target="loss01", weighted=False, kinds=FINITE_SCORES), st.sampled_from(RISKS))
+def test_losses_are_bet_on_as_they_are(case, max_risk):
+    value = float(np.median(case.score))
+    found = by_hand(value, max_risk, what="loss").check(case.score, case.target)
+    inside = case.score <= value
+    assert found.e_value == pytest.approx(e_by_definition(case.target[inside], max_risk), rel=1e-9)
+    assert found.errors_accepted == pytest.approx(math.fsum(case.target[inside]))
+    if inside.any():
+        assert found.risk == pytest.approx(math.fsum(case.target[inside]) / inside.sum(), abs=1e-15)
+
+
+@pytest.mark.parametrize("method", ["rcps", "crc"])
+@given(case=rows(weighted=False, kinds=FINITE_SCORES), max_risk=st.sampled_from(RISKS))
+def test_joint_promise_counts_a_rejected_row_as_right(method, case, max_risk):
+    value = float(np.median(case.score))
+    found = by_hand(value, max_risk, method=method).check(case.score, case.target)
+    joint = case.target * (case.score <= value)
+    assert found.e_value == pytest.approx(e_by_definition(joint, max_risk), rel=1e-9)
+    assert found.risk == pytest.approx(joint.mean())
+    assert found.p_value == pytest.approx(binom.sf(joint.sum() - 1, len(joint), max_risk), rel=1e-9)
+    assert found.risk_interval == pytest.approx(tuple(binomtest(int(joint.sum()), len(joint)).proportion_ci(0.95)))
+    assert found.n_accepted == (case.score <= value).sum()
+
+
+def test_joint_promise_of_a_chosen_threshold_is_checked_as_such():
+    rng = np.random.default_rng(0)
+    score = rng.random(2000)
+    error = rng.random(2000) < score
+    t = choose_threshold(score, error, 0.1, method="rcps")
+    assert t.feasible
+    found = t.check(score, error)
+    # Among the accepted rows the risk is well above 10%; over all rows it is not.
+    assert found.holds
+    assert found.risk == t.risk == t.errors_accepted / 2000
+    assert t.errors_accepted / t.n_accepted > 0.15
+    assert not replace(t, method="fst").check(score, error).holds
+
+
+@given(seeds, st.integers(1, 12), st.sampled_from(RISKS), st.sampled_from(["", "rcps"]))
+def test_clusters_bet_once_each_on_their_excess_loss(seed, count, max_risk, method):
+    rng = np.random.default_rng(seed)
+    clusters = np.repeat(np.arange(count), rng.integers(1, 5, count))
+    n = len(clusters)
+    score, error = rng.random(n), rng.integers(0, 2, n)
+    found = clustered(max_risk, method=method or "fst").check(score, error, clusters=clusters)
+    excess = []
+    for g in range(count):
+        counted = (clusters == g) & ((score <= 0.5) | (method == "rcps"))
+        excess.append(((error * (score <= 0.5))[counted] - max_risk).sum() / 4 + max_risk)
+    assert found.e_value == pytest.approx(e_by_definition(excess, max_risk), rel=1e-9)
+
+
+@pytest.mark.parametrize("max_risk", RISKS)
+@pytest.mark.parametrize("n", [1, 2, 7, 40])
+def test_expected_e_value_is_one_where_the_risk_is_as_promised_and_less_where_it_is_lower(max_risk, n):
+    t = by_hand(max_risk=max_risk)
+    e = [t.check(np.zeros(n), np.arange(n) < wrong).e_value for wrong in range(n + 1)]
+    for share in (1.0, 0.9, 0.5, 0.0):
+        mean = math.fsum(binom.pmf(np.arange(n + 1), n, share * max_risk) * e)
+        assert mean == pytest.approx(1.0, rel=1e-9) if share == 1 else mean < 1
+
+
+def test_expected_e_value_of_clusters_is_one_where_small_clusters_err_more():
+    # Half of the clusters are one wrong row, half are nine right ones: one row in ten is wrong, as promised.
+    t = clustered(0.1, largest=9)
+    small = t.check([0.1], [1], clusters=["p"]).e_value
+    large = t.check([0.1] * 9, [0] * 9, clusters=["p"] * 9).e_value
+    assert (small + large) / 2 == pytest.approx(1.0, rel=1e-12)
+
+
+def test_clusters_of_unknown_size_give_no_evidence_against_a_promise_that_holds():
+    # The same, where the threshold knows no largest cluster: asking for one is fine, a wrong bet is not.
+    t = by_hand(max_risk=0.1)
+    small = unless_refused("largest_cluster", t.check, [0.1], [1], clusters=["p"])
+    large = unless_refused("largest_cluster", t.check, [0.1] * 9, [0] * 9, clusters=["p"] * 9)
+    assert small is large is None or (small.e_value + large.e_value) / 2 <= 1 + 1e-12
+
+
+# ---- batches --------------------------------------------------------------------------------------------------
+
+
+@given(rows(weighted=False, kinds=FINITE_SCORES), st.sampled_from(RISKS), st.integers(1, 8), seeds)
+def test_batches_in_any_order_give_the_evidence_of_one_call(case, max_risk, pieces, seed):
+    t = by_hand(float(np.median(case.score)), max_risk)
+    parts = cut(np.random.default_rng(seed), len(case.score), pieces)
+    parts = [part for part in parts if len(part)] or [np.arange(len(case.score))]
+    found, whole = chain(t, case.score, case.target, parts), t.check(case.score, case.target)
+    check_same_evidence(found, whole)
+    assert found.errors_accepted == whole.errors_accepted
+    assert found.looks == len(parts)
+
+
+@given(rows(weighted=False, kinds=FINITE_SCORES), st.sampled_from(RISKS), st.integers(2, 8), seeds)
+def test_empty_batches_change_nothing(case, max_risk, pieces, seed):
+    t = by_hand(float(np.median(case.score)), max_risk)
+    parts = cut(np.random.default_rng(seed), len(case.score), pieces)
+    check_same_evidence(chain(t, case.score, case.target, parts), t.check(case.score, case.target))
+
+
+@given(rows(target="loss01", weighted=False, kinds=FINITE_SCORES), st.sampled_from(RISKS), st.integers(1, 8), seeds)
+def test_batches_of_losses_give_the_evidence_of_one_call(case, max_risk, pieces, seed):
+    t = by_hand(float(np.median(case.score)), max_risk, what="loss")
+    parts = [part for part in cut(np.random.default_rng(seed), len(case.score), pieces) if len(part)]
+    check_same_evidence(chain(t, case.score, case.target, parts), t.check(case.score, case.target))
+
+
+@given(seeds, st.integers(1, 15), st.sampled_from(RISKS), st.integers(1, 6), st.sampled_from(["fst", "crc"]))
+def test_batches_of_whole_clusters_give_the_evidence_of_one_call(seed, count, max_risk, pieces, method):
+    rng = np.random.default_rng(seed)
+    clusters = rng.permutation(np.repeat(np.arange(count), rng.integers(1, 5, count)))
+    score, error = rng.random(len(clusters)), rng.integers(0, 2, len(clusters))
+    t = clustered(max_risk, method=method)
+    parts = [np.flatnonzero(np.isin(clusters, part)) for part in cut(rng, count, pieces)]
+    parts = [rng.permutation(part) for part in parts if len(part)]
+    check_same_evidence(chain(t, score, error, parts, clusters), t.check(score, error, clusters=clusters))
+
+
+def test_batches_of_clusters_of_unknown_size_give_the_evidence_of_one_call():
+    t, score, error, clusters = by_hand(), np.full(4, 0.1), np.array([1, 0, 0, 1]), np.array([0, 1, 1, 1])
+    parts = [np.arange(1), np.arange(1, 4)]
+    found = unless_refused("largest_cluster", chain, t, score, error, parts, clusters)
+    if found is not None:
+        check_same_evidence(found, t.check(score, error, clusters=clusters))
+
+
+@given(rows(target="loss01", weighted=False, kinds=FINITE_SCORES), seeds)
+def test_row_order_changes_nothing(case, seed):
+    t = by_hand(float(np.median(case.score)), what="loss")
+    order = np.random.default_rng(seed).permutation(len(case.score))
+    one, other = t.check(case.score, case.target), t.check(case.score[order], case.target[order])
+    check_same(one, other, tolerance=1e-12)
+
+
+def test_a_first_empty_batch_is_a_look_at_nothing():
+    t = by_hand()
+    found = t.check([], [])
+    assert found.holds
+    assert (found.n, found.n_accepted, found.errors_accepted, found.looks) == (0, 0, 0, 1)
+    assert (found.e_value, found.p_value, found.alarm_after) == (1.0, 1.0, None)
+    assert math.isnan(found.risk)
+    check_same(Check.from_json(found.to_json()), found)
+    after = t.check([0.1, 0.9], [1, 1], previous=Check.from_json(found.to_json()))
+    check_same(after, t.check([0.1, 0.9], [1, 1]), "looks")
+
+
+@pytest.mark.parametrize("threshold", [clustered(), by_hand()], ids=["known sizes", "by hand"])
+def test_a_first_empty_batch_of_clusters_is_a_look_at_nothing(threshold):
+    found = unless_refused("largest_cluster", threshold.check, [], [], clusters=[])
+    assert found is not None or threshold.largest_cluster is None
+    assert found is None or (found.holds, found.n, found.e_value) == (True, 0, 1.0)
+
+
+def test_an_empty_batch_after_others_keeps_all_but_the_looks():
+    t = by_hand()
+    before = t.check([0.1, 0.2, 0.9], [1, 0, 1])
+    after = t.check([], [], previous=before)
+    check_same(after, before, "looks", "p_value", "risk_interval")
+    assert (after.looks, after.p_value) == (2, 1.0)
+    assert np.isnan(after.risk_interval).all()
+
+
+def test_batches_of_one_row_are_enough():
+    t, error = by_hand(max_risk=0.2), [0, 1, 0, 0, 1, 1]
+    found = None
+    for k, wrong in enumerate(error):
+        found = t.check([0.1], [wrong], previous=found)
+        assert found.e_value == pytest.approx(e_by_definition(error[: k + 1], 0.2), rel=1e-12)
+    assert (found.n, found.looks, found.errors_accepted) == (6, 6, 3)
+
+
+@pytest.mark.parametrize("g", [None, ["p"]])
+def test_a_batch_of_one_loss_has_an_interval_that_says_nothing(g):
+    t = by_hand(what="loss", largest_cluster=1)
+    found = t.check([0.1], [0.3], clusters=g)
+    assert found.risk == 0.3
+    assert found.risk_interval == (0.0, 1.0)
+
+
+def test_a_batch_with_nothing_accepted_is_no_evidence():
+    found = by_hand().check([0.6, 0.7, 0.8], [1, 1, 1])
+    assert (found.holds, found.e_value, found.p_value, found.n, found.n_accepted) == (True, 1.0, 1.0, 3, 0)
+    assert (found.coverage, found.errors_accepted) == (0.0, 0.0)
+    assert np.isnan([found.risk, *found.risk_interval]).all()
+    after = by_hand().check([0.1], [1], previous=found)
+    assert after.e_value == pytest.approx(e_by_definition([1], 0.1))
+    assert (after.n, after.n_accepted, after.coverage, after.risk) == (4, 1, 0.25, 1.0)
+
+
+def test_a_batch_of_clusters_with_nothing_accepted_is_no_evidence():
+    found = clustered().check([0.6, 0.7], [1, 1], clusters=["p", "q"])
+    assert (found.holds, found.e_value, found.p_value, found.n_accepted) == (True, 1.0, 1.0, 0)
+
+
+@given(rows(weighted=False, kinds=FINITE_SCORES), st.sampled_from(RISKS))
+def test_p_value_and_interval_are_exact_and_of_the_last_batch_alone(case, max_risk):
+    t = by_hand(float(np.median(case.score)), max_risk, level=0.9)
+    inside = case.score <= t.value
+    k, wrong = int(inside.sum()), int(case.target[inside].sum())
+    for found in (
+        t.check(case.score, case.target),
+        t.check(case.score, case.target, previous=t.check([t.value], [1])),
+    ):
+        assert found.p_value == pytest.approx(binom.sf(wrong - 1, k, max_risk), rel=1e-9)
+        assert found.p_value == pytest.approx(binomtest(wrong, k, max_risk, alternative="greater").pvalue, rel=1e-9)
+        assert found.risk_interval == pytest.approx(tuple(binomtest(wrong, k).proportion_ci(0.9, "exact")), rel=1e-9)
+
+
+def test_p_value_of_losses_lies_above_the_binomial_one_and_falls_with_the_loss():
+    t = by_hand(what="loss", max_risk=0.2)
+    p = [t.check(np.zeros(100), np.full(100, loss)).p_value for loss in (0.1, 0.19, 0.25, 0.3, 0.4, 0.999)]
+    assert p[0] == p[1] == 1
+    assert all(a > b for a, b in pairwise(p[1:]))
+    assert p[4] > binom.sf(39, 100, 0.2)
+
+
+def test_p_value_of_clusters_needs_ten_of_them():
+    t = clustered(largest=2)
+
+    def p(count):
+        return t.check(np.zeros(2 * count), np.ones(2 * count), clusters=np.repeat(np.arange(count), 2)).p_value
+
+    assert p(9) == 1
+    assert p(10) < 0.05
+    assert p(40) < p(10)
+
+
+# ---- the alarm ------------------------------------------------------------------------------------------------
+
+
+def test_an_alarm_stays_though_the_evidence_fades():
+    t = by_hand(max_risk=0.1)
+    bad = t.check(np.zeros(10), np.ones(10))
+    assert not bad.holds
+    assert bad.e_value >= 20
+    assert bad.alarm_after == 10
+    good = t.check(np.zeros(5000), np.zeros(5000), previous=Check.from_json(bad.to_json()))
+    assert good.e_value < 1
+    assert not good.holds
+    assert good.alarm_after == 10
+    assert not t.check([], [], previous=good).holds
+    assert "no longer" in str(good)
+
+
+def test_alarm_comes_when_the_e_value_reaches_one_over_delta_and_tells_the_rows_seen():
+    t, found, alarms = by_hand(max_risk=0.2, level=0.9), None, []
+    error = np.array([0, 1, 0, 1, 1, 0, 1, 1, 1, 0, 1, 1])
+    for k in range(len(error)):
+        # Rejected rows count as seen.
+        found = t.check([0.1, 0.9], [error[k], 1], previous=found)
+        alarms.append(e_by_definition(error[: k + 1], 0.2) >= 10)
+        assert found.holds == (not any(alarms))
+        assert found.alarm_after == (2 * (alarms.index(True) + 1) if any(alarms) else None)
+    assert any(alarms)
+    assert not alarms[0]
+
+
+@pytest.mark.parametrize("wrong", [1, 2, 5, 12])
+def test_alarm_is_where_the_e_value_times_delta_is_one(wrong):
+    t, error = by_hand(max_risk=0.1), np.arange(20) < wrong + 3
+    e = e_by_definition(error, 0.1)
+    assert t.check(np.zeros(20), error, level=1 - 1 / (e * (1 + 1e-4))).holds
+    assert not t.check(np.zeros(20), error, level=1 - 1 / (e * (1 - 1e-4))).holds
+
+
+def test_alarm_after_is_the_end_of_the_batch_that_raised_it():
+    t, error = by_hand(max_risk=0.1), np.ones(12)
+    parts = np.split(np.arange(12), [1, 9])
+    assert chain(t, np.zeros(12), error, parts[:1]).holds
+    assert chain(t, np.zeros(12), error, parts).alarm_after == 9
+    assert t.check(np.zeros(12), error).alarm_after == 12
+
+
+def test_level_is_that_of_the_threshold_unless_given():
+    t = by_hand(max_risk=0.1, level=0.95)
+    error = np.array([1, 1, 0, 1])
+    e = e_by_definition(error, 0.1)
+    assert 20 < e < 1000
+    assert not t.check(np.zeros(4), error).holds
+    sure = t.check(np.zeros(4), error, level=0.999)
+    assert sure.holds
+    assert (sure.level, sure.e_value) == (0.999, pytest.approx(e))
+    assert sure.risk_interval == pytest.approx(tuple(binomtest(3, 4).proportion_ci(0.999)))
+    assert "alarm at 1000" in str(sure)
+    assert t.check(np.zeros(4), error, previous=sure, level=0.999).level == 0.999
+
+
+@pytest.mark.parametrize("bad", [0, 1, 95, -0.1, "0.95", math.nan])
+def test_a_level_that_is_none_is_refused(bad):
+    with pytest.raises(InputError, match="level"):
+        by_hand().check([0.1], [1], level=bad)
+
+
+@pytest.mark.parametrize("method", ["fallback", "rcps"])
+def test_an_infeasible_threshold_accepts_nothing_and_holds(method):
+    rng = np.random.default_rng(1)
+    t = choose_threshold(rng.random(30), rng.integers(0, 2, 30), 0.01, method=method)
+    assert not t.feasible
+    found = t.check(rng.random(1000), np.ones(1000))
+    assert found.holds
+    assert (found.n_accepted, found.errors_accepted, found.coverage, found.p_value) == (0, 0.0, 0.0, 1.0)
+    assert found.e_value <= 1
+    with pytest.warns(UQWarning, match="infinite"):
+        assert t.check([-math.inf, 0.1], [1, 1]).n_accepted == 0
+    check_same(Check.from_json(found.to_json()), found)
+
+
+def test_a_threshold_that_accepts_everything_is_checked_on_all_rows():
+    found = by_hand(math.inf).check([1e300, -1e300, 0.0], [1, 0, 0])
+    assert (found.n_accepted, found.errors_accepted) == (3, 1)
+
+
+def test_tied_rows_at_the_threshold_are_accepted():
+    found = by_hand(0.0).check([0.0, -0.0, 5e-324, 0.0], [1, 1, 1, 0])
+    assert (found.n_accepted, found.errors_accepted) == (3, 2)
+
+
+# ---- what the next look needs ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "other",
+    [by_hand(0.4), by_hand(max_risk=0.2), by_hand(method="fst"), by_hand(data_hash="other rows")],
+    ids=["value", "risk", "method", "data"],
+)
+def test_the_check_of_another_threshold_is_refused(other):
+    with pytest.raises(InputError, match="another threshold"):
+        by_hand().check([0.1], [0], previous=other.check([0.1], [0]))
+
+
+def test_a_check_at_another_level_is_refused():
+    t = by_hand(level=0.95)
+    with pytest.raises(InputError, match="level"):
+        t.check([0.1], [0], previous=t.check([0.1], [0], level=0.9))
+    with pytest.raises(InputError, match="level"):
+        t.check([0.1], [0], level=0.9, previous=t.check([0.1], [0]))
+
+
+def test_a_check_with_another_largest_cluster_is_refused():
+    t = clustered(largest=4)
+    before = t.check([0.1, 0.2], [0, 1], clusters=["p", "p"])
+    with pytest.raises(InputError, match="largest_cluster"):
+        t.check([0.1], [0], clusters=["q"], largest_cluster=5, previous=before)
+    assert t.check([0.1], [0], clusters=["q"], largest_cluster=4, previous=before).looks == 2
+
+
+@pytest.mark.parametrize("change", [Check.to_json, Check.to_dict, str], ids=["json", "dict", "text"])
+def test_what_is_not_a_check_is_refused_as_previous(change):
+    with pytest.raises(InputError, match="previous"):
+        by_hand().check([0.1], [0], previous=change(by_hand().check([0.1], [0])))
+
+
+def test_the_same_threshold_from_json_goes_on():
+    t = by_hand(1 / 3, max_risk=0.1)
+    again = Threshold.from_json(t.to_json())
+    first = t.check([0.1, 0.2], [1, 0])
+    check_same(again.check([0.3], [1], previous=first), t.check([0.3], [1], previous=first))
+
+
+@given(rows(target="loss01", weighted=False, kinds=FINITE_SCORES), st.sampled_from(RISKS), st.booleans())
+def test_json_gives_back_the_same_check(case, max_risk, accepts):
+    value = float(np.median(case.score)) if accepts else float(case.score.min()) - 1
+    found = by_hand(value, max_risk, what="loss").check(case.score, case.target)
+
+    def refuse(name):
+        raise AssertionError(f"{name} is not JSON")
+
+    data = json.loads(found.to_json(), parse_constant=refuse)
+    assert set(data) == {f.name for f in fields(Check)} | {"schema_version"}
+    back = Check.from_json(found.to_json())
+    check_same(back, found)
+    assert back.to_json() == found.to_json()
+
+
+def test_a_service_that_stops_and_goes_on_sees_what_one_that_never_stopped_sees():
+    rng, t, kept, found = np.random.default_rng(2), by_hand(max_risk=0.3), None, None
+    for _ in range(20):
+        score, error = rng.random(7), rng.integers(0, 2, 7)
+        found = t.check(score, error, previous=found)
+        kept = t.check(score, error, previous=None if kept is None else Check.from_json(kept.to_json()))
+    check_same(kept, found)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "3", "{}", '"holds"', "not json", '{"log_wealth": []}'])
+def test_what_is_not_the_json_of_a_check_is_refused(text):
+    with pytest.raises(InputError, match="Check"):
+        Check.from_json(text)
+
+
+@pytest.mark.parametrize("name", [f.name for f in fields(Check)])
+def test_json_without_a_field_is_refused(name):
+    data = json.loads(by_hand().check([0.1, 0.2], [1, 0]).to_json())
+    del data[name]
+    with pytest.raises(InputError, match="Check"):
+        Check.from_json(json.dumps(data))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"log_wealth": [0.0]},
+        {"log_wealth": None},
+        {"log_wealth": [None] * 12},
+        {"log_wealth": ["x"] * 12},
+        {"risk_interval": 3},
+        {"risk": "high"},
+        {"more": 1},
+        {"holds": "yes"},
+        {"holds": None},
+        {"n": "3"},
+        {"n": 1.5},
+        {"level": 95},
+        {"max_risk": None},
+        {"alarm_after": "never"},
+        {"schema_version": 99},
+    ],
+    ids=str,
+)
+def test_json_with_a_broken_field_is_refused(change):
+    data = json.loads(by_hand().check([0.1, 0.2], [1, 0]).to_json()) | change
+    with pytest.raises(InputError, match=r"Check|level"):
+        Check.from_json(json.dumps(data))
+
+
+def test_json_is_read_from_a_path(tmp_path):
+    found = by_hand().check([0.1, 0.2], [1, 0])
+    (tmp_path / "check.json").write_text(found.to_json(), encoding="utf-8")
+    check_same(Check.from_json(tmp_path / "check.json"), found)
+    with pytest.raises(InputError, match="cannot be read"):
+        Check.from_json(tmp_path / "no such file.json")
+
+
+def test_a_truncated_file_is_refused():
+    text = by_hand().check([0.1, 0.2], [1, 0]).to_json()
+    for end in range(0, len(text) - 1, 17):
+        with pytest.raises(InputError):
+            Check.from_json(text[:end])
+
+
+# ---- clusters -------------------------------------------------------------------------------------------------
+
+
+def clustered_rows(count=60, size=4, seed=0):
+    rng = np.random.default_rng(seed)
+    score = rng.random(count * size)
+    return score, rng.random(count * size) < 0.02, np.repeat(np.arange(count), size)
+
+
+def test_clusters_are_needed_where_the_threshold_was_chosen_with_them():
+    score, error, clusters = clustered_rows()
+    t = choose_threshold(score, error, 0.3, clusters=clusters)
+    assert (t.feasible, t.n_clusters, t.largest_cluster) == (True, 60, 4)
+    with pytest.raises(InputError, match="clusters"):
+        t.check(score, error)
+    assert t.check(score, error, clusters=clusters).holds
+    with pytest.raises(InputError, match="clusters"):
+        t.check([], [])
+
+
+def test_a_cluster_larger_than_any_known_one_is_refused_with_what_to_pass():
+    score, error, clusters = clustered_rows()
+    t = choose_threshold(score, error, 0.3, clusters=clusters)
+    low = np.full(5, score.min())
+    with pytest.raises(InputError, match="largest_cluster=5"):
+        t.check(low, np.zeros(5), clusters=["p"] * 5)
+    assert t.check(low, np.zeros(5), clusters=["p"] * 5, largest_cluster=5).holds
+    assert t.check(low[:4], np.zeros(4), clusters=["p"] * 4).holds
+    with pytest.raises(InputError, match="largest_cluster=4"):
+        t.check(low[:4], np.zeros(4), clusters=["p"] * 4, largest_cluster=3)
+
+
+def test_only_accepted_rows_make_a_cluster_large():
+    found = clustered(largest=2).check([0.1, 0.2, 0.9, 0.9], [1, 0, 1, 1], clusters=["p"] * 4)
+    assert found.n_accepted == 2
+    with pytest.raises(InputError, match="largest_cluster"):
+        clustered(largest=2, method="rcps").check([0.1, 0.2, 0.9, 0.9], [1, 0, 1, 1], clusters=["p"] * 4)
+
+
+def test_a_larger_possible_cluster_makes_smaller_bets():
+    t, score, error, g = clustered(largest=2), np.full(12, 0.1), np.ones(12), np.repeat(np.arange(6), 2)
+    small, large = t.check(score, error, clusters=g), t.check(score, error, clusters=g, largest_cluster=20)
+    assert 1 < large.e_value < small.e_value
+    expected = e_by_definition([(2 - 0.2) / 20 + 0.1] * 6, 0.1)
+    assert large.e_value == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("bad", [0, -1, "3"])
+def test_a_largest_cluster_that_is_no_count_is_refused(bad):
+    with pytest.raises(InputError, match="largest_cluster"):
+        clustered().check([0.1], [1], clusters=["p"], largest_cluster=bad)
+
+
+def test_singleton_clusters_give_the_evidence_of_rows():
+    rng = np.random.default_rng(3)
+    score, error = rng.random(80), rng.integers(0, 2, 80)
+    one = by_hand().check(score, error)
+    check_same_evidence(clustered(largest=1).check(score, error, clusters=np.arange(80)), one)
+
+
+@given(seeds)
+def test_names_and_order_of_clusters_change_nothing(seed):
+    rng = np.random.default_rng(seed)
+    clusters = np.repeat(np.arange(15), 3)
+    score, error = rng.random(45), rng.integers(0, 2, 45)
+    names, order = rng.permutation(15), rng.permutation(45)
+    one = clustered().check(score, error, clusters=clusters)
+    other = clustered().check(score[order], error[order], clusters=[f"patient {names[g]}" for g in clusters[order]])
+    check_same(one, other, tolerance=1e-10)
+
+
+# ---- inputs ---------------------------------------------------------------------------------------------------
+
+
+def test_nan_is_refused_or_left_out_with_a_warning():
+    t, score, error = by_hand(), [0.1, math.nan, 0.2, 0.3], [1.0, 1.0, math.nan, 0.0]
+    with pytest.raises(InputError, match="NaN"):
+        t.check(score, error)
+    with pytest.raises(InputError, match="`error` has 1 NaN"):
+        t.check([0.1, 0.2], [math.nan, 0.0])
+    with pytest.warns(UQWarning, match="2 rows with NaN"):
+        found = t.check(score, error, nan="omit")
+    check_same(found, t.check([0.1, 0.3], [1, 0]))
+    with pytest.raises(InputError, match="nan"):
+        t.check(score, error, nan="drop")
+
+
+def test_a_batch_of_nothing_but_nan_is_an_empty_one():
+    t = by_hand()
+    before = t.check([0.1], [1])
+    with pytest.warns(UQWarning, match="2 rows with NaN"):
+        found = t.check([math.nan, 0.1], [1, math.nan], nan="omit", previous=before)
+    check_same(found, t.check([], [], previous=before))
+
+
+def test_nan_in_a_row_of_a_cluster_leaves_the_cluster():
+    t, nan = clustered(largest=2), math.nan
+    with pytest.warns(UQWarning, match="1 rows with NaN"):
+        found = t.check([0.1, 0.2, nan], [1, 0, 1], clusters=["p", "p", "p"], nan="omit")
+    check_same(found, t.check([0.1, 0.2], [1, 0], clusters=["p", "p"]))
+
+
+@pytest.mark.parametrize(
+    ("score", "error", "words"),
+    [
+        ([0.1, 0.2], [1], "rows"),
+        ([0.1], [2], "error"),
+        ([0.1], [0.5], "error"),
+        ([[0.1]], [1], "score"),
+        (["a"], [1], "score"),
+        (0.1, 1, "score"),
+        (None, [1], "score"),
+    ],
+    ids=str,
+)
+def test_rows_that_cannot_be_checked_are_refused(score, error, words):
+    with pytest.raises(InputError, match=words):
+        by_hand().check(score, error)
+
+
+@pytest.mark.parametrize("loss", [-0.1, 1.1, math.inf])
+def test_a_loss_outside_0_and_1_is_refused(loss):
+    with pytest.raises(InputError, match="error"):
+        by_hand(what="loss").check([0.1, 0.2], [loss, 0])
+
+
+def test_clusters_of_another_length_are_refused():
+    with pytest.raises(InputError, match="clusters"):
+        clustered().check([0.1, 0.2], [1, 0], clusters=["p"])
+
+
+@settings(max_examples=30)
+@given(seeds, st.sampled_from(["float32", "float16", "int8", "bool"]))
+def test_dtypes_of_score_and_error_change_nothing(seed, kind):
+    rng = np.random.default_rng(seed)
+    score, error = make_scores(rng, 30, "grid"), rng.integers(0, 2, 30)
+    score = (score > 0) * 1.0 if kind == "bool" else score
+    one, other = by_hand(1).check(score, error), by_hand(1).check(score.astype(kind), error.astype(bool).tolist())
+    check_same(one, other)
+
+
+# ---- print ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow"])
+def test_frame_has_one_row_with_the_numbers(kind):
+    found = by_hand().check([0.1, 0.2, 0.9], [1, 0, 1])
+    frame = found.to_frame(kind)
+    columns = list(frame.column_names if kind == "pyarrow" else frame.columns)
+    assert len(frame) == 1
+    assert set(columns) == {f.name for f in fields(Check)} - {"log_wealth", "risk_interval"} | {"risk_low", "risk_high"}
+
+
+def test_text_says_what_was_seen():
+    good, bad = by_hand().check([0.1, 0.9], [0, 0]), by_hand().check(np.zeros(20), np.ones(20))
+    assert "1 of 2 rows accepted" in str(good)
+    assert "promised ≤ 0.1" in str(good)
+    assert "no longer holds" in str(bad)
+    assert good._repr_html_() == f"<p>{str(good).replace('<', '&lt;')}</p>"
+    assert "–" in str(by_hand().check([0.9], [0]))
