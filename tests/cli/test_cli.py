@@ -25,7 +25,7 @@ import uqeval as uq
 from commands import call, fail, misuse, spawn, succeed
 from uqeval.cli.main import app
 
-COMMANDS = ("demo", "evaluate", "compare", "power", "doctor")
+COMMANDS = ("demo", "evaluate", "compare", "threshold", "check", "power", "doctor")
 
 
 N = 60

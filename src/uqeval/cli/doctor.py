@@ -11,7 +11,7 @@ from rich.table import Table
 
 from uqeval import kernels
 from uqeval.cli.output import stdout, write_json
-from uqeval.evaluation.result import versions
+from uqeval.inference.result import versions
 
 __all__ = ["doctor"]
 

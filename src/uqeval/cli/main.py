@@ -14,12 +14,14 @@ from rich.text import Text
 
 import uqeval
 from uqeval._errors import InputError, MissingExtra, UQWarning
+from uqeval.cli.check import check
 from uqeval.cli.compare import compare
 from uqeval.cli.demo import demo
 from uqeval.cli.doctor import doctor
 from uqeval.cli.evaluate import evaluate
 from uqeval.cli.output import stderr
 from uqeval.cli.power import power
+from uqeval.cli.threshold import threshold
 
 __all__ = ["app", "main"]
 
@@ -33,8 +35,18 @@ app = typer.Typer(
 app.command()(demo)
 app.command()(evaluate)
 app.command()(compare)
+app.command()(threshold)
+app.command()(check)
 app.command()(power)
 app.command()(doctor)
+
+# The same words as options, where a message speaks of arguments.
+_AS_OPTION = {
+    "normalize=True": "--normalize",
+    "largest_cluster=": "--largest-cluster ",
+    'risk="loss"': "--risk loss",
+    'risk="error"': "--risk error",
+}
 
 
 def _version(show: bool) -> None:
@@ -59,7 +71,9 @@ def main() -> None:
     try:
         app()
     except (InputError, MissingExtra) as error:
-        message = str(error).replace("normalize=True", "--normalize")  # the same word as an option
+        message = str(error)
+        for argument, option in _AS_OPTION.items():
+            message = message.replace(argument, option)
         stderr().print(Text.assemble(("Error:", "bold red"), " ", message), soft_wrap=True)
         sys.exit(2)
     except BrokenPipeError:  # `uqeval … | head`

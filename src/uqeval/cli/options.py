@@ -29,6 +29,7 @@ Cluster = Annotated[str | None, typer.Option(help="Column of independent units, 
 Level = Annotated[float, typer.Option(help="Confidence level.")]
 Json = Annotated[str | None, typer.Option(help="Write JSON to this file, or '-' for stdout.", metavar="FILE|-")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No table and no progress.")]
+Tie = Annotated[str, typer.Option(help="Rows whose soft labels tie: drop, or error (count as misaligned).")]
 Seed = Annotated[int, typer.Option(help="For what draws random numbers.")]
 Label = Annotated[str, _column("Column of the true class.")]
 Prob = Annotated[str, _column("Columns of probabilities; * is the class.")]

@@ -14,7 +14,7 @@ import uqeval
 from uqeval._errors import InputError, UQWarning
 from uqeval.cli import options as o
 from uqeval.cli.output import stdout, write_json
-from uqeval.evaluation.result import strict
+from uqeval.inference.result import strict
 
 __all__ = ["power"]
 

@@ -1,0 +1,155 @@
+"""`uqeval threshold`: below which value of a score may one act, and how sure is that?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+import uqeval
+from uqeval._check import check_choice
+from uqeval._errors import InputError, collected
+from uqeval.cli import options as o
+from uqeval.cli.output import stderr, stdout, write_json
+from uqeval.decide.threshold import Threshold, Thresholds
+
+__all__ = ["print_thresholds", "threshold"]
+
+
+def threshold(
+    predictions: o.Files,
+    max_risk: Annotated[list[str], typer.Option(help="The risk that you accept, as 0.05; several by comma.")],
+    score: Annotated[
+        list[str] | None,
+        typer.Option(help="Score to use; of several, by comma, the one that accepts most.", metavar="NAME"),
+    ] = None,
+    level: o.Level = 0.95,
+    method: Annotated[
+        str, typer.Option(help="fallback (default), fst, sgr, bonferroni or holm; rcps or crc for the joint risk.")
+    ] = "fallback",
+    risk: Annotated[
+        str,
+        typer.Option(help="What is bad: error, loss (a column in 0 to 1), or misaligned (unlike the soft labels)."),
+    ] = "error",
+    cluster: o.Cluster = None,
+    cluster_test: Annotated[
+        str, typer.Option(help="With clusters: t, or subsample (exact: one row of each, fewer rows).")
+    ] = "t",
+    split: Annotated[
+        float | None, typer.Option(help="Share of the rows that choose, as 0.5; the others give honest estimates.")
+    ] = None,
+    bound: Annotated[str, typer.Option(help="For losses that are not 0/1: betting or hoeffding-bentkus.")] = "betting",
+    tie: o.Tie = "drop",
+    json: o.Json = None,
+    quiet: o.Quiet = False,
+    seed: o.Seed = 0,
+    label: o.Label = "label",
+    prob: o.Prob = "prob_*",
+    logit: o.Logit = "logit_*",
+    member: o.Member = "member*_prob_*",
+    soft: o.Soft = "soft_*",
+    score_columns: o.Score = "score_*",
+    pred: o.Pred = "pred",
+    error: o.Error = "error",
+    loss: o.Loss = "loss",
+    weight: o.Weight = "weight",
+    classes: o.Classes = None,
+    normalize: o.Normalize = False,
+) -> None:
+    """The largest region {score ≤ value} that one may act in, with a guaranteed risk.
+
+    Leaves with 1 where nothing can be certified.
+
+    Example:  uqeval threshold calibration.parquet --score entropy --max-risk 0.05 --json threshold.json
+
+    Example:  uqeval threshold calibration.csv --score entropy,margin --max-risk 0.01,0.02,0.05 --split 0.5
+    """
+    columns = {"label": label, "prob": prob, "logit": logit, "member": member, "soft": soft, "score": score_columns}
+    columns |= {"pred": pred, "error": error, "loss": loss, "weight": weight}
+    targets = _targets(max_risk)
+    check_choice("--cluster-test", cluster_test, ("t", "subsample"))
+    status = stderr()
+    status.quiet = quiet or not status.is_terminal
+    with status.status("Reading…") as progress, collected() as notes:
+        found = o.read(predictions, by=None, cluster=cluster, classes=classes, normalize=normalize, **columns)
+        progress.update(f"Choosing among {found.n:,} rows…")
+        chosen = uqeval.choose_threshold(
+            _names(score, found),
+            max_risk=targets,
+            level=level,
+            method=method,
+            predictions=found,
+            risk=risk,
+            cluster=cluster_test,
+            split=split,
+            bound=bound,
+            tie=tie,
+            seed=seed,
+        )
+    # The notes hold what reading and choosing had to say.
+    result = Thresholds(replace(t, warnings=tuple(dict.fromkeys(notes))) for t in chosen)
+    if json is not None:
+        write_json(result[0].to_json() if len(result) == 1 else result.to_json(), json)
+    if json != "-" and not quiet:
+        print_thresholds(result)
+    if not result.feasible:
+        raise typer.Exit(1)
+
+
+def _targets(values: list[str]) -> list[float]:
+    """Risks given as `--max-risk 0.01,0.05`."""
+    texts = o.listed(values)
+    if not texts:
+        raise InputError("--max-risk names no risk. Say which one you accept, as 0.05.")
+    try:
+        return [float(text) for text in texts]
+    except ValueError:
+        raise InputError(f"--max-risk takes numbers by comma, as 0.01,0.05; it is {','.join(values)!r}.") from None
+
+
+def _names(score: list[str] | None, pred: uqeval.Predictions) -> list[str]:
+    """The scores asked for, or the only one that there is."""
+    names, there = o.listed(score), list(uqeval.scores.available(pred))
+    if names is None and len(there) == 1:
+        return there
+    if not names:
+        raise InputError(f"Name the score with --score. The file allows: {', '.join(there)}.")
+    return names
+
+
+def print_thresholds(found: Thresholds, console: Console | None = None) -> None:
+    """What each promises, a table where there are several, what other rows say, what to beware of."""
+    out = console or stdout()
+    for t in found:
+        out.print(Text(t.statement(), style="cyan"))
+    if len(found) > 1:
+        out.print(_table(found))
+    for t in found:
+        if not t.feasible:
+            continue
+        if len(found) == 1:
+            for line in _numbers(t):
+                out.print(Text(line))
+        elif t.holdout is not None:
+            out.print(Text(f"max risk {t.max_risk:g}, {_numbers(t)[-1]}"))
+    for note in dict.fromkeys(note for t in found for note in t.warnings):
+        out.print(Text(f"! {note.replace('split=0.5', '--split 0.5')}", style="yellow"))
+
+
+def _numbers(t: Threshold) -> list[str]:
+    """What `str` says after the promise: the calibration rows, then the held-out ones."""
+    return str(replace(t, warnings=()))[len(t.statement()) :].strip("\n").splitlines()
+
+
+def _table(found: Thresholds) -> Table:
+    head, *body = found.lines()
+    table = Table(header_style="bold", padding=(0, 1))
+    for title in head:
+        table.add_column(Text(title.replace(" ", "\n")), no_wrap=True)  # six columns fit into 80 characters
+    for t, cells in zip(found, body, strict=True):
+        table.add_row(*(Text(cell, style="" if t.feasible else "dim") for cell in cells))
+    return table
