@@ -89,6 +89,10 @@ def _sksurv(data: dict[str, np.ndarray]) -> object:
     return concordance_index_censored(np.ones(len(data["loss"]), dtype=bool), data["loss"], -data["score"])
 
 
+def _threshold(data: dict[str, np.ndarray]) -> object:
+    return uqeval.choose_threshold(data["score"], data["error"], max_risk=0.05)
+
+
 FLOOR = Contestant("np.argsort", lambda data: np.argsort(data["score"]))
 TASKS: dict[str, list[Contestant]] = {
     "UQ-AUC": [
@@ -112,4 +116,6 @@ TASKS: dict[str, list[Contestant]] = {
         Contestant("uqeval (NumPy)", _with("numpy", _c_index_ties)),
         Contestant("SciPy kendalltau", _kendall_ties),
     ],
+    # Sorting is NumPy's here: both kernels do the same.
+    "Certified threshold, risk 5%": [FLOOR, Contestant("uqeval", _threshold)],
 }

@@ -29,6 +29,7 @@ RATIOS = [
     ("UQ-C-index", NATIVE, LIFELINES, (10**5, 10**6), 200.0),
     (TIES, NATIVE, SCIPY, (10**5, 10**6), 2.0),
     ("UQ-C-index", NUMPY, SCIPY, (10**5, 10**6), 1.0),
+    ("Certified threshold, risk 5%", "uqeval", "np.argsort", (10**7,), 0.5),
 ]
 
 
