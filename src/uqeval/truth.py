@@ -6,16 +6,19 @@ Per-row quantities only; how well a score ranks them is the job of `metrics`.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from uqeval._check import Bit, Float, Int, check_labels, check_lengths, check_logits, check_probs
 from uqeval._errors import InputError, UQWarning, notify
+from uqeval.inputs import Predictions
 
 __all__ = [
     "bayes_labels",
+    "error_of",
     "gap",
     "gap_from_logits",
     "misaligned",
+    "misaligned_of",
     "misclassified",
     "phi",
     "predicted_labels",
@@ -277,6 +280,28 @@ def misaligned(soft_labels: ArrayLike, probs: ArrayLike, *, normalize: bool = Fa
     pi, p = _with_soft_labels(soft_labels, probs, normalize)
     apart: Bit = (_top_class("soft_labels", pi) != _top_class("probs", p)).view(np.uint8)
     return apart
+
+
+def error_of(predictions: Predictions) -> Bit | None:
+    """1 where the prediction is wrong: the predictions' own `error` or `pred` first; None where nothing tells."""
+    if predictions.error is not None:
+        return predictions.error.astype(np.uint8)
+    if predictions.labels is None:
+        return None
+    if predictions.pred is not None:
+        return (predictions.pred != predictions.labels).astype(np.uint8)
+    return None if predictions.probs is None else misclassified(predictions.probs, predictions.labels)
+
+
+def misaligned_of(predictions: Predictions) -> tuple[Bit, NDArray[np.bool_]] | None:
+    """1 where the prediction is not the majority label, and where the majority is a tie; None without soft labels."""
+    soft = predictions.soft_labels
+    if soft is None or (predictions.pred is None and predictions.probs is None):
+        return None
+    predicted = predicted_labels(predictions.probs) if predictions.pred is None else predictions.pred  # type: ignore[arg-type]
+    tied = np.count_nonzero(soft == soft.max(axis=1, keepdims=True), axis=1) > 1
+    apart: Bit = (soft.argmax(axis=1) != predicted).view(np.uint8)
+    return apart, tied
 
 
 def _with_labels(probs: ArrayLike, labels: ArrayLike) -> tuple[Float, Int]:

@@ -135,15 +135,15 @@ def check_vector(
     return array
 
 
-def check_lengths(**arrays: NDArray[Any] | None) -> int:
-    """The common number of rows, at least 2."""
+def check_lengths(least: int = 2, /, **arrays: NDArray[Any] | None) -> int:
+    """The common number of rows, at least 2 unless fewer will do."""
     lengths = {name: len(array) for name, array in arrays.items() if array is not None}
     (first, n), *rest = lengths.items()
     for name, length in rest:
         if length != n:
             raise InputError(f"`{name}` has {length} rows but `{first}` has {n}. Pass one entry per row in both.")
-    if n < 2:
-        raise InputError(f"`{first}` has {n} row{'s' * (n != 1)}. Ranking needs at least 2.")
+    if n < least:
+        raise InputError(f"`{first}` has {n} row{'s' * (n != 1)}. Ranking needs at least {least}.")
     return n
 
 
@@ -225,6 +225,7 @@ def check_rows(
     name: str | None = None,
     clusters: ArrayLike | None = None,
     nan: Nan = "raise",
+    least: int = 2,
 ) -> tuple[Float, NDArray[Any], Float | None, Int | None]:
     """Clean (score, target, weights, clusters) for the metrics that rank rows.
 
@@ -244,8 +245,8 @@ def check_rows(
         t = check_vector(name, target, finite=kind != "loss", missing=omit)
     w = None if weights is None else check_vector("weights", weights, missing=omit)
     g = None if clusters is None else check_codes("clusters", clusters)[0]
-    if len(s) != len(t) or len(s) < 2 or w is not None or g is not None:
-        check_lengths(score=s, **{name: t}, weights=w, clusters=g)
+    if len(s) != len(t) or len(s) < least or w is not None or g is not None:
+        check_lengths(least, score=s, **{name: t}, weights=w, clusters=g)
     if omit:
         keep = ~(np.isnan(s) | np.isnan(t.astype(np.float64)))
         keep = keep if w is None else keep & ~np.isnan(w)
@@ -264,9 +265,11 @@ def check_rows(
         if kept is not None:
             s, t, g = drop_rows(kept, s, t, g)
             g = recode(g)
-    if len(s) < 2:
-        raise InputError(f"Only {len(s)} row is left after dropping NaN and zero weights. Ranking needs at least 2.")
-    if np.isinf(s[0]) or not np.isfinite(s).all():
+    if len(s) < least:
+        raise InputError(
+            f"Only {len(s)} row is left after dropping NaN and zero weights. Ranking needs at least {least}."
+        )
+    if np.isinf(s[:1]).any() or not np.isfinite(s).all():
         count = int(np.isinf(s).sum())
         notify(f"`score` has {count} infinite values; they rank first or last and tie.", UQWarning, stacklevel=4)
     return s, t, w, g

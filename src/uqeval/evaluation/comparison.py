@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from uqeval.evaluation.result import SCHEMA_VERSION, strict, versions
+from uqeval.evaluation.result import SCHEMA_VERSION
 from uqeval.inference.multiplicity import cliques
-from uqeval.inference.result import number, to_frame
+from uqeval.inference.result import number, strict, to_frame, versions
 from uqeval.metrics.registry import REGISTRY
 
 __all__ = ["Comparison", "Pair"]

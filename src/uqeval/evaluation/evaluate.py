@@ -138,6 +138,7 @@ def evaluate(
         rows=tuple(rows),
         warnings=tuple(notes),
         heterogeneity=mixed,
+        source=table,
     )
 
 

@@ -6,46 +6,21 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from uqeval._errors import InputError
 from uqeval.inference.power import detectable_difference
-from uqeval.inference.result import Estimate, number, to_frame
+from uqeval.inference.result import Estimate, number, strict, to_frame, versions
 from uqeval.metrics.registry import REGISTRY
 
-__all__ = ["Evaluation", "Row", "strict", "versions"]
+if TYPE_CHECKING:
+    from uqeval.evaluation.table import Table
+
+__all__ = ["Evaluation", "Row"]
 
 SCHEMA_VERSION = 1
 _MOST_GROUPS = 20  # printed; all are in the data
 _LEAST_ERRORS = 10
-
-
-def versions() -> dict[str, str]:
-    """What the numbers were computed with."""
-    import platform
-
-    import numpy
-    import scipy
-
-    from uqeval import kernels
-    from uqeval._version import __version__
-
-    return {
-        "uqeval": __version__,
-        "python": platform.python_version(),
-        "numpy": numpy.__version__,
-        "scipy": scipy.__version__,
-        "kernels": kernels.backend(),
-    }
-
-
-def strict(value: Any) -> Any:
-    """The same data as valid JSON: NaN and infinity become null."""
-    if isinstance(value, dict):
-        return {key: strict(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [strict(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 @dataclass(frozen=True)
@@ -90,6 +65,8 @@ class Evaluation:
     rows: tuple[Row, ...] = field(repr=False)
     warnings: tuple[str, ...] = ()
     heterogeneity: tuple[Mixed, ...] = field(default=(), repr=False)
+    # The rows themselves, for plots and reports; None where they never were in one place.
+    source: Table | None = field(default=None, repr=False, compare=False)
 
     # ---- look-up ----
 

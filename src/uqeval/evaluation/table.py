@@ -34,14 +34,7 @@ class Table:
 
     @cached_property
     def error(self) -> NDArray[np.uint8] | None:
-        pred = self.pred
-        if pred.error is not None:
-            return pred.error.astype(np.uint8)
-        if pred.labels is None:
-            return None
-        if pred.pred is not None:
-            return (pred.pred != pred.labels).astype(np.uint8)
-        return None if pred.probs is None else truth.misclassified(pred.probs, pred.labels)
+        return truth.error_of(self.pred)
 
     @cached_property
     def loss(self) -> Float | None:

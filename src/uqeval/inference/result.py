@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, fields
 from typing import Any
 
-__all__ = ["Estimate", "number", "to_frame"]
+__all__ = ["Estimate", "number", "strict", "to_frame", "versions"]
 
 
 def number(x: float, digits: int = 3) -> str:
@@ -40,6 +40,34 @@ def to_frame(rows: list[dict[str, Any]], kind: str | None = None) -> Any:
     import pyarrow
 
     return pyarrow.table(columns)
+
+
+def versions() -> dict[str, str]:
+    """What the numbers were computed with."""
+    import platform
+
+    import numpy
+    import scipy
+
+    from uqeval import kernels
+    from uqeval._version import __version__
+
+    return {
+        "uqeval": __version__,
+        "python": platform.python_version(),
+        "numpy": numpy.__version__,
+        "scipy": scipy.__version__,
+        "kernels": kernels.backend(),
+    }
+
+
+def strict(value: Any) -> Any:
+    """The same data as valid JSON: NaN and infinity become null."""
+    if isinstance(value, dict):
+        return {key: strict(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [strict(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 @dataclass(frozen=True)

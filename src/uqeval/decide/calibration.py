@@ -1,0 +1,203 @@
+"""Calibration rows, sorted once: how many rows and losses lie below any value of the score, and what that proves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from uqeval._check import Float, Int
+from uqeval.decide import bounds
+
+__all__ = ["Calibration", "split_rows"]
+
+_AT_ONCE = 1 << 16  # rows whose bets are placed at once
+
+
+@dataclass
+class Calibration:
+    """A score against 0/1 errors (uint8) or losses in [0, 1], with clusters; all clean."""
+
+    score: Float
+    loss: NDArray[Any]
+    clusters: Int | None = None
+    bound: str = "betting"  # for losses that are not 0/1: "betting" or "hoeffding-bentkus"
+    what: str = "error"  # "error", "loss" or "misaligned"
+
+    @property
+    def n(self) -> int:
+        return len(self.score)
+
+    @property
+    def binary(self) -> bool:
+        return self.loss.dtype == np.uint8
+
+    @cached_property
+    def cluster_rows(self) -> Float | None:
+        """Rows of each cluster."""
+        return None if self.clusters is None else np.bincount(self.clusters).astype(np.float64)
+
+    @cached_property
+    def sorted(self) -> Float:
+        """Scores in order; −0.0 is 0.0."""
+        return np.sort(self.score + 0.0)
+
+    @cached_property
+    def _wrong(self) -> Float:
+        """Scores of the wrong rows in order."""
+        return np.sort(self.score[self.loss != 0] + 0.0)
+
+    @cached_property
+    def _order(self) -> Int:
+        """Rows by score, then loss, then cluster: sums of floats do not depend on the order of rows."""
+        keys = (self.loss,) if self.clusters is None else (self.clusters, self.loss)
+        return np.lexsort((*keys, self.score + 0.0))
+
+    @cached_property
+    def _running(self) -> Float:
+        """Loss of the k first rows, k = 0..n."""
+        return np.concatenate([[0.0], np.cumsum(self.loss[self._order], dtype=np.float64)])
+
+    def data_hash(self) -> str:
+        """SHA-256 of the rows, whatever their order."""
+        import hashlib
+
+        found = hashlib.sha256()
+        if self.binary and self.clusters is None:
+            parts: list[NDArray[Any]] = [self.sorted, self._wrong]
+        else:
+            parts = [self.score[self._order] + 0.0, self.loss[self._order].astype(np.float64)]
+            parts += [] if self.clusters is None else [self.clusters[self._order]]
+        for part in parts:
+            found.update(np.ascontiguousarray(part).data)
+        return found.hexdigest()
+
+    # ---- what lies below a value of the score ----
+
+    def at_size(self, sizes: Int) -> Float:
+        """The values t that accept at least so many rows, {score ≤ t}; each once, ascending."""
+        return np.unique(self.sorted[sizes - 1])
+
+    def grid(self, cells: int | None = None) -> Float:
+        """Values at equally spaced numbers of rows: they depend on the scores only, never on the losses."""
+        m = int(np.clip(self.n // 10, 20, 100)) if cells is None else cells
+        return self.at_size(np.unique(np.ceil(self.n * np.arange(1, m + 1) / m - 1e-9).astype(np.int64)))
+
+    def accepted(self, thresholds: Float) -> Int:
+        """Rows with score ≤ t: tied rows stay together."""
+        return np.searchsorted(self.sorted, thresholds, side="right").astype(np.int64)
+
+    def bad(self, thresholds: Float) -> Float:
+        """Their loss (number of errors)."""
+        if self.binary:
+            return np.searchsorted(self._wrong, thresholds, side="right").astype(np.float64)
+        return self._running[self.accepted(thresholds)]
+
+    def units(self, thresholds: Float) -> Int:
+        """Independent units below t: rows, or clusters with such a row."""
+        if self.clusters is None:
+            return self.accepted(thresholds)
+        lowest = np.full(int(self.clusters.max()) + 1, np.inf)
+        np.minimum.at(lowest, self.clusters, self.score)
+        return np.searchsorted(np.sort(lowest), thresholds, side="right").astype(np.int64)
+
+    # ---- what that proves ----
+
+    def fewest_units(self, max_risk: float, delta: float) -> int:
+        """Units without any loss that it takes for a p-value of at most delta."""
+        if self.clusters is not None:
+            return bounds.fewest_clusters(max_risk, delta)
+        if self.binary or self.bound != "betting":
+            return bounds.fewest_rows(max_risk, delta)
+        return bounds.fewest_bets(max_risk, delta)
+
+    def p_values(self, thresholds: Float, max_risk: float, *, joint: bool = False, copies: float = 1.0) -> Float:
+        """Of "the mean loss of the rows with score ≤ t is above max_risk"; `joint`: a rejected row counts as loss 0.
+
+        `copies` answers for a sample of the same shape that many times as large.
+        """
+        if len(thresholds) == 0:
+            return np.empty(0)
+        if self.clusters is not None:
+            return self._cluster_p(thresholds, max_risk, joint, copies)
+        accepted, bad = self.accepted(thresholds), self.bad(thresholds)
+        rows = np.full_like(accepted, self.n) if joint else accepted
+        if self.binary:
+            return bounds.binomial_p(copies * bad, copies * rows, max_risk)
+        if self.bound == "hoeffding-bentkus":
+            return bounds.hoeffding_bentkus_p(copies * bad, copies * rows, max_risk)
+        scale = bounds.betting_scale(max_risk)
+        wealth = self._wealth(accepted, scale, max_risk)
+        if joint:
+            wealth = wealth + (self.n - accepted)[:, None] * np.log1p(scale * max_risk)
+        return bounds.betting_p(copies * wealth)
+
+    def _wealth(self, accepted: Int, scale: Float, max_risk: float) -> Float:
+        """(thresholds, stakes) log wealth after the accepted rows."""
+        losses = self.loss[self._order]
+        result = np.zeros((len(accepted), len(scale)))
+        done, wealth = 0, np.zeros(len(scale))
+        with np.errstate(divide="ignore"):
+            for k, size in enumerate(accepted):
+                while done < size:
+                    part = losses[done : min(size, done + _AT_ONCE)]
+                    wealth = wealth + np.log1p(scale[:, None] * (max_risk - part)).sum(axis=1)
+                    done += len(part)
+                result[k] = wealth
+        return result
+
+    def _cluster_p(self, thresholds: Float, max_risk: float, joint: bool, copies: float) -> Float:
+        everyone = self.cluster_rows
+        assert everyone is not None
+        return np.array(
+            [
+                bounds.cluster_p(total, everyone if joint else rows, max_risk, copies=copies)
+                for total, rows in self.cluster_totals(thresholds)
+            ]
+        )
+
+    def cluster_totals(self, thresholds: Float) -> Iterator[tuple[Float, Float]]:
+        """For each of the ascending thresholds: loss and number of the accepted rows of each cluster."""
+        assert self.clusters is not None
+        assert self.cluster_rows is not None
+        count, done = len(self.cluster_rows), 0
+        total, rows = np.zeros(count), np.zeros(count)
+        for size in self.accepted(thresholds):
+            new = self._order[done:size]
+            codes = self.clusters[new]
+            rows = rows + np.bincount(codes, minlength=count)
+            total = total + np.bincount(codes, weights=self.loss[new].astype(np.float64), minlength=count)
+            done = size
+            yield total, rows
+
+    # ---- parts of it ----
+
+    def take(self, rows: Int) -> Calibration:
+        """Some of the rows."""
+        codes = None if self.clusters is None else np.unique(self.clusters[rows], return_inverse=True)[1]
+        return replace(self, score=self.score[rows], loss=self.loss[rows], clusters=codes)
+
+    def one_row_per_cluster(self, rng: np.random.Generator) -> Calibration:
+        """A random row of each cluster: independent rows again. Does not depend on the order of rows."""
+        assert self.clusters is not None
+        order = np.lexsort((self.loss, self.score + 0.0, self.clusters))
+        first = np.flatnonzero(np.diff(self.clusters[order], prepend=-1))
+        size = np.diff(first, append=len(order))
+        chosen = order[first + np.minimum((rng.random(len(first)) * size).astype(np.int64), size - 1)]
+        return replace(self, score=self.score[chosen], loss=self.loss[chosen], clusters=None)
+
+
+def split_rows(cals: list[Calibration], share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """True for a random share of the rows (of the clusters); does not depend on the order of rows."""
+    clusters = cals[0].clusters
+    if clusters is None:
+        order = np.lexsort((cals[0].loss, *(cal.score + 0.0 for cal in reversed(cals))))
+    else:
+        order = np.arange(int(clusters.max()) + 1)
+    chosen = np.zeros(len(order), dtype=np.bool_)
+    chosen[order[rng.permutation(len(order))[: round(share * len(order))]]] = True
+    return chosen if clusters is None else chosen[clusters]

@@ -1,0 +1,221 @@
+"""Does the promise still hold? A test on new labelled rows that may be repeated as often as one likes.
+
+Each new loss L multiplies a stake by 1 + λ(L − max_risk). While the risk is at most max_risk no strategy can expect
+to win, so that wealth reaches 1/δ with probability at most δ, ever (Ville's inequality; betting tests as in
+Waudby-Smith & Ramdas 2024). A fixed mixture of stakes makes the wealth independent of the order of rows and of how
+they are cut into batches.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from uqeval._check import Float, Int
+from uqeval._errors import InputError
+from uqeval.decide import bounds
+from uqeval.decide.stored import SCHEMA_VERSION, Stored, check_fields, read_json
+from uqeval.inference.intervals import Interval, clopper_pearson, logit_t, settled
+from uqeval.inference.means import estimate_mean
+from uqeval.inference.result import number, strict, to_frame
+
+__all__ = ["Check", "by_cluster", "cluster_interval", "cluster_se", "look", "risk_interval"]
+
+
+@dataclass(frozen=True, eq=False)
+class Check(Stored):
+    """What new labelled rows say about a promised risk; pass it on as `previous` to the next call."""
+
+    holds: bool  # False once the evidence against the promise was enough, at this look or an earlier one
+    e_value: float  # evidence that the risk is above the promise, over all looks; an alarm at 1 / (1 − level)
+    p_value: float  # of this batch alone, valid for a single look
+    max_risk: float
+    level: float
+    looks: int
+    n: int  # rows seen over all looks
+    n_accepted: int
+    errors_accepted: float
+    coverage: float
+    risk: float
+    risk_interval: tuple[float, float]  # pointwise, for this batch alone
+    alarm_after: int | None  # rows seen when the alarm came
+    threshold_hash: str
+    largest_cluster: int | None  # what a cluster's loss is measured against; None for independent rows
+    log_wealth: tuple[float, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values by field name."""
+        return {"schema_version": SCHEMA_VERSION} | {f.name: getattr(self, f.name) for f in fields(self)}
+
+    def to_json(self) -> str:
+        """JSON that `from_json` reads; a service can stop and go on."""
+        return json.dumps(strict(self.to_dict()), indent=2, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str | Path) -> Check:
+        """The check that `to_json` wrote: its text, or a path."""
+        found = cls(**check_fields(cls, read_json(text, "Check")))
+        if len(found.log_wealth) != len(bounds.EXCESSES) or any(map(math.isnan, found.log_wealth)):
+            raise InputError("This Check holds no wealth that this uqeval can go on with. Start a new one.")
+        return found
+
+    def to_frame(self, kind: str | None = None) -> Any:
+        """One row: see `uqeval.inference.result.to_frame` for `kind`."""
+        skipped = ("schema_version", "log_wealth", "risk_interval")
+        row = {k: v for k, v in self.to_dict().items() if k not in skipped}
+        return to_frame([row | {"risk_low": self.risk_interval[0], "risk_high": self.risk_interval[1]}], kind)
+
+    def __str__(self) -> str:
+        seen = (
+            f"{self.n_accepted:,} of {self.n:,} rows accepted, risk {number(self.risk)} "
+            f"(promised ≤ {self.max_risk:g}), e-value {self.e_value:.3g}"
+        )
+        if self.holds:
+            return f"Nothing speaks against the promise: {seen} (alarm at {1 / (1 - self.level):.4g})."
+        return f"The promise no longer holds ({100 * self.level:.6g}% confidence): {seen}."
+
+    def _repr_html_(self) -> str:
+        import html
+
+        return f"<p>{html.escape(str(self))}</p>"
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What is checked: the risk, for whom, how surely, and how the rows come."""
+
+    max_risk: float
+    level: float
+    joint: bool
+    hash: str
+    largest_cluster: int | None
+
+
+def look(
+    promise: Promise,
+    inside: NDArray[np.bool_],
+    loss: NDArray[Any],
+    clusters: Int | None,
+    previous: Check | None,
+) -> Check:
+    """One more look, at rows that no earlier look has seen."""
+    given: Any = previous
+    if given is not None and not isinstance(given, Check):
+        raise InputError(f"`previous` is a {type(given).__name__}. Pass the Check of the last look (Check.from_json).")
+    if previous is not None and previous.threshold_hash != promise.hash:
+        raise InputError("`previous` is the check of another threshold. Pass the one that this threshold returned.")
+    if previous is not None and previous.level != promise.level:
+        raise InputError(f"`previous` was made with level {previous.level:g}. Keep one level for all looks.")
+    if previous is not None and previous.largest_cluster != promise.largest_cluster:
+        raise InputError(
+            f"`previous` was made with largest_cluster = {previous.largest_cluster}, this look with "
+            f"{promise.largest_cluster}. Keep one for all looks."
+        )
+    counted = np.ones(len(loss), dtype=np.bool_) if promise.joint else inside
+    losses = np.where(inside, loss, 0).astype(np.float64)[counted]
+    codes = None if clusters is None else np.unique(clusters[counted], return_inverse=True)[1]
+    wealth = _bets(promise, losses, codes)
+    before = np.zeros(len(wealth)) if previous is None else np.asarray(previous.log_wealth)
+    wealth = before + wealth
+    log_e = float(bounds.log_mean_exp(wealth))
+    n = len(loss) + (previous.n if previous else 0)
+    accepted = int(inside.sum()) + (previous.n_accepted if previous else 0)
+    bad = float(np.sort(losses).sum()) + (previous.errors_accepted if previous else 0.0)
+    alarmed = previous is not None and not previous.holds
+    alarm_after = previous.alarm_after if alarmed and previous else n if log_e >= -math.log1p(-promise.level) else None
+    rows = n if promise.joint else accepted
+    interval = risk_interval(losses, codes, promise.level)
+    return Check(
+        holds=alarm_after is None,
+        e_value=float(np.exp(min(log_e, 700.0))),
+        p_value=_batch_p(losses, codes, promise.max_risk),
+        max_risk=promise.max_risk,
+        level=promise.level,
+        looks=1 + (previous.looks if previous else 0),
+        n=n,
+        n_accepted=accepted,
+        errors_accepted=bad,
+        coverage=accepted / n if n else math.nan,
+        risk=bad / rows if rows else math.nan,
+        risk_interval=(interval.low, interval.high),
+        alarm_after=alarm_after,
+        threshold_hash=promise.hash,
+        largest_cluster=promise.largest_cluster,
+        log_wealth=tuple(float(x) for x in wealth),
+    )
+
+
+def _bets(promise: Promise, losses: Float, clusters: Int | None) -> Float:
+    if clusters is None or len(clusters) == 0:
+        return bounds.rise_log_e(losses, promise.max_risk)
+    total, rows = by_cluster(losses, clusters)
+    largest = promise.largest_cluster or 1
+    if rows.max() > largest:
+        raise InputError(
+            f"A cluster has {int(rows.max())} accepted rows, more than the {largest} of any cluster that the threshold "
+            f"was chosen on. Pass largest_cluster={int(rows.max())} or more, from the first look on."
+        )
+    # One bet per cluster, on its excess loss as a share of what the largest cluster could lose.
+    return bounds.rise_log_e((total - promise.max_risk * rows) / largest + promise.max_risk, promise.max_risk)
+
+
+def _batch_p(losses: Float, clusters: Int | None, max_risk: float) -> float:
+    """P-value of "the risk is at most max_risk" for one batch: exact for 0/1 losses of independent rows."""
+    if len(losses) == 0:
+        return 1.0
+    if clusters is not None:
+        total, rows = by_cluster(losses, clusters)
+        return bounds.cluster_p(rows - total, rows, 1 - max_risk)
+    if ((losses == 0) | (losses == 1)).all():
+        return float(
+            bounds.binomial_p(np.array([len(losses) - losses.sum()]), np.array([len(losses)]), 1 - max_risk)[0]
+        )
+    return float(bounds.hoeffding_bentkus_p(np.array([(1 - losses).sum()]), np.array([len(losses)]), 1 - max_risk)[0])
+
+
+def risk_interval(losses: Float, clusters: Int | None, level: float) -> Interval:
+    """Interval of a mean loss in [0, 1]: exact for 0/1 losses of independent rows."""
+    if len(losses) == 0:
+        return Interval(math.nan, math.nan)
+    if clusters is not None:
+        return cluster_interval(*by_cluster(losses, clusters), level)
+    if ((losses == 0) | (losses == 1)).all():
+        return clopper_pearson(losses.sum(), len(losses), level)
+    if len(losses) < 2:
+        return Interval(0.0, 1.0)
+    found = estimate_mean(np.sort(losses), None, None, level, (0.0, 1.0))
+    return Interval(found.low, found.high)
+
+
+def by_cluster(losses: Float, clusters: Int) -> tuple[Float, Float]:
+    """Loss and rows of each cluster; the sums do not depend on the order of rows."""
+    order = np.lexsort((losses, clusters))
+    total = np.bincount(clusters[order], weights=losses[order]).astype(np.float64)
+    return total, np.bincount(clusters).astype(np.float64)
+
+
+def cluster_interval(total: Float, rows: Float, level: float) -> Interval:
+    """Interval of Σ total / Σ rows over clusters: t on the logit scale; as for so many units where nothing varies."""
+    se = cluster_se(total, rows)
+    if math.isnan(se):  # a single cluster says nothing
+        return Interval(0.0, 1.0)
+    count, share = int((rows > 0).sum()), float(total.sum()) / float(rows.sum())
+    if se == 0 or not 0 < share < 1:
+        return clopper_pearson(share * count, count, level)
+    return logit_t(share, se, level, count - 1)
+
+
+def cluster_se(total: Float, rows: Float) -> float:
+    """Standard error of Σ total / Σ rows over clusters; NaN for fewer than two."""
+    some = rows > 0
+    count, size = int(some.sum()), float(rows.sum())
+    if count < 2:
+        return math.nan
+    excess = (total - float(total.sum()) / size * rows)[some] / size
+    return settled(math.sqrt(count / (count - 1) * float((excess * excess).sum())))

@@ -1,0 +1,174 @@
+"""Which rows a threshold is chosen on: the bad ones, the scores, the clusters, from arrays or from predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from uqeval import scores as score_functions
+from uqeval import truth
+from uqeval._check import Float, Nan, check_choice, check_codes, check_lengths, check_rows, check_vector
+from uqeval._errors import InputError, UQWarning, notify
+from uqeval.decide.bounds import FEW_CLUSTERS
+from uqeval.decide.calibration import Calibration
+from uqeval.inputs import Predictions
+
+__all__ = [
+    "NO_WEIGHTS",
+    "Target",
+    "check_candidates",
+    "check_targets",
+    "clean_rows",
+    "find_scores",
+    "find_target",
+    "note_few_clusters",
+]
+
+NO_WEIGHTS = (
+    "`weights` cannot be used: no exact bound for weighted rows is known. Leave them out (the promise is then for "
+    "inputs as these rows are drawn), or draw rows in proportion to their weights first."
+)
+
+
+def check_targets(max_risk: Any) -> list[float]:
+    """One or several risks, strictly between 0 and 1."""
+    if max_risk is None:
+        raise InputError("`max_risk` is missing. Say which risk you accept, as max_risk=0.05.")
+    if isinstance(max_risk, np.ndarray):
+        max_risk = max_risk.tolist()
+    values = [max_risk] if np.ndim(max_risk) == 0 else list(max_risk)
+    if not values:
+        raise InputError("`max_risk` is empty. Pass one target or more, as [0.01, 0.05].")
+    for value in values:
+        if isinstance(value, bool | str) or not isinstance(value, int | float | np.number) or not 0 < value < 1:
+            hint = f" Did you mean {value / 100:g}?" if isinstance(value, int | float) and 1 <= value < 100 else ""
+            raise InputError(f"`max_risk` must lie strictly between 0 and 1, as 0.05; it is {value!r}.{hint}")
+    return [float(value) for value in values]
+
+
+def check_candidates(thresholds: ArrayLike) -> Float:
+    """Thresholds fixed beforehand, ascending, each once."""
+    found = np.unique(check_vector("thresholds", thresholds, finite=False) + 0.0)
+    if len(found) == 0:
+        raise InputError("`thresholds` is empty. Pass at least one value, or leave it out.")
+    return found
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is counted as bad, row by row, and which rows belong together."""
+
+    rows: Any
+    clusters: Any
+    kept: NDArray[np.bool_] | None  # rows of the predictions that are used
+    what: str
+    kind: Literal["error", "loss01"]
+
+
+def find_target(error: Any, predictions: Predictions | None, risk: str, clusters: Any, tie: str) -> Target:
+    """The bad rows, from arrays or from predictions."""
+    check_choice("risk", risk, ("error", "loss", "misaligned"))
+    check_choice("tie", tie, ("drop", "error"))
+    if predictions is not None and predictions.weights is not None:
+        raise InputError(NO_WEIGHTS)
+    if predictions is None:
+        if error is None:
+            raise InputError("`error` is missing. Pass 0/1 errors (or losses in [0, 1]), or predictions=.")
+        return Target(error, clusters, None, risk, "loss01")
+    if error is not None:
+        raise InputError("Pass `error` or `predictions`, not both.")
+    codes = predictions.clusters if clusters is None else clusters
+    if risk == "error":
+        if (wrong := truth.error_of(predictions)) is None:
+            raise InputError('The predictions have no labels or errors. Pass risk="loss" for their loss.')
+        return Target(wrong, codes, None, "error", "error")
+    if risk == "loss":
+        if predictions.loss is None:
+            raise InputError('The predictions have no `loss`. Pass one in [0, 1], or risk="error".')
+        return Target(predictions.loss, codes, None, "loss", "loss01")
+    if (found := truth.misaligned_of(predictions)) is None:
+        raise InputError("The predictions have no `soft_labels` (or nothing to predict from). Pass them.")
+    apart, tied = found
+    notify(
+        "The promise is for the label that most annotators chose. With few annotators that is not always the most "
+        "probable one (with 3, about one in ten is another).",
+        UQWarning,
+    )
+    if not tied.any():
+        return Target(apart, codes, None, "misaligned", "error")
+    count = int(tied.sum())
+    if tie == "error":
+        notify(f"{count} rows have a tied majority and count as misaligned.", UQWarning)
+        return Target(apart | tied, codes, None, "misaligned", "error")
+    notify(f"{count} rows have a tied majority and are left out.", UQWarning)
+    kept = ~tied
+    if codes is not None:
+        codes = check_codes("clusters", codes)[0]
+        check_lengths(soft_labels=tied, clusters=codes)
+        codes = codes[kept]
+    return Target(apart[kept], codes, kept, "misaligned", "error")
+
+
+def find_scores(score: Any, predictions: Predictions | None) -> dict[str | None, Any]:
+    """Scores by name; None is the name of a plain array."""
+    if isinstance(score, Mapping):
+        if not score:
+            raise InputError("`score` is an empty dict. Pass at least one score.")
+        return {str(name): values for name, values in score.items()}
+    if predictions is None:
+        if isinstance(score, str):
+            raise InputError(f"`score` is the name {score!r}. Pass predictions= too, or the scores as an array.")
+        return {None: score}
+    if isinstance(score, str):
+        return {score: score_functions.compute(score, predictions)}
+    if isinstance(score, list | tuple) and score and all(isinstance(name, str) for name in score):
+        return {name: score_functions.compute(name, predictions) for name in score}
+    return {None: score}
+
+
+def clean_rows(
+    scores: dict[str | None, Any], target: Target, nan: Nan, bound: str = "betting"
+) -> dict[str | None, Calibration]:
+    """The rows to calibrate on, the same for every score."""
+    omit = check_choice("nan", nan, ("raise", "omit")) == "omit"
+    name = "loss" if target.what == "loss" else "error"
+    rows = target.rows
+    given = {key: check_vector("score", values, finite=False, missing=omit) for key, values in scores.items()}
+    if target.kept is not None:
+        check_lengths(**{_label(key): values for key, values in given.items()}, soft_labels=target.kept)
+        given = {key: values[target.kept] for key, values in given.items()}
+    clusters = target.clusters
+    if omit:
+        e = check_vector(name, rows, missing=True)
+        check_lengths(**{_label(key): values for key, values in given.items()}, **{name: e})
+        gone = np.isnan(e) | np.any([np.isnan(values) for values in given.values()], axis=0)
+        if gone.any():
+            notify(f"{int(gone.sum())} rows with NaN left out.", UQWarning)
+            given, rows = {key: values[~gone] for key, values in given.items()}, e[~gone]
+            if clusters is not None:
+                codes = check_codes("clusters", clusters)[0]
+                check_lengths(clusters=codes, **{name: e})
+                clusters = codes[~gone]
+    found = {}
+    for key, values in given.items():
+        s, e, _, g = check_rows(values, rows, kind=target.kind, name=name, clusters=clusters)
+        if np.isneginf(s).any():  # it would be below the threshold that accepts nothing
+            row = int(np.isneginf(s).argmax())
+            raise InputError(f"`score` is −inf at row {row}. Replace it by a number below all others.")
+        e = e if e.dtype == np.uint8 else e + 0.0  # −0.0 is 0.0
+        found[key] = Calibration(s, e, g, bound, target.what if e.dtype == np.uint8 else "loss")
+    return found
+
+
+def _label(key: str | None) -> str:
+    return "score" if key is None else f"score {key}"
+
+
+def note_few_clusters(cal: Calibration) -> None:
+    """Warns where there are too few independent units."""
+    if cal.cluster_rows is not None and len(cal.cluster_rows) < FEW_CLUSTERS:
+        notify(f"few clusters ({len(cal.cluster_rows)}): intervals and bands are unreliable", UQWarning)

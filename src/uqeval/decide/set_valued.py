@@ -1,0 +1,150 @@
+"""A classifier that says "I do not know": the label inside the region, all labels outside.
+
+The paper states the coverage of its sets as γ; it is 1 − γ·P(score ≤ β), between the accuracy and 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from uqeval import truth
+from uqeval._check import check_codes, check_labels, check_lengths, check_level, check_probs
+from uqeval._errors import InputError
+from uqeval.decide.threshold import Threshold
+from uqeval.inference.means import estimate_accuracy
+from uqeval.inference.result import Estimate, to_frame
+
+__all__ = ["SetReport", "SetValuedClassifier"]
+
+
+@dataclass(frozen=True)
+class SetReport:
+    """How often the set holds the true label, and how large it is."""
+
+    coverage: Estimate  # P(label in set)
+    size: Estimate  # labels per set
+    single: Estimate  # share of inputs that get a single label
+    n: int
+    n_classes: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values by field name."""
+        parts = {name: getattr(self, name).to_dict() for name in ("coverage", "size", "single")}
+        return parts | {"n": self.n, "n_classes": self.n_classes}
+
+    def to_frame(self, kind: str | None = None) -> Any:
+        """A row per number: see `uqeval.inference.result.to_frame` for `kind`."""
+        rows = []
+        for name in ("coverage", "size", "single"):
+            e: Estimate = getattr(self, name)
+            rows.append({"quantity": name, "value": e.value, "low": e.low, "high": e.high, "n": e.n})
+        return to_frame(rows, kind)
+
+    def __str__(self) -> str:
+        return (
+            f"the set holds the label: {self.coverage}; labels per set: {self.size} of {self.n_classes}; "
+            f"a single label: {self.single}; {self.n:,} rows"
+        )
+
+    def _repr_html_(self) -> str:
+        import html
+
+        return f"<p>{html.escape(str(self))}</p>"
+
+
+class SetValuedClassifier:
+    """The predicted label where score ≤ threshold, all labels elsewhere.
+
+    Parameters
+    ----------
+    threshold : Threshold
+        From `choose_threshold`. Methods "rcps" and "crc" promise P(label in set) ≥ 1 − max_risk directly; the others
+        promise a risk of at most max_risk among the single labels, hence P(label in set) ≥ 1 − max_risk·P(single).
+
+    Examples
+    --------
+    >>> from uqeval.decide import Threshold
+    >>> sets = SetValuedClassifier(Threshold.from_value(0.5, max_risk=0.05))
+    >>> sets.predict(probs=[[0.9, 0.1], [0.4, 0.6]], score=[0.2, 0.7])
+    array([[ True, False],
+           [ True,  True]])
+    """
+
+    def __init__(self, threshold: Threshold) -> None:
+        given: Any = threshold
+        if not isinstance(given, Threshold):
+            kind = type(given).__name__
+            raise InputError(f"`threshold` is a {kind}. Pass what choose_threshold returned (one target).")
+        self.threshold = threshold
+
+    @property
+    def coverage_bound(self) -> float:
+        """P(label in set) is at least that, with the threshold's confidence (on average for "crc")."""
+        return 1.0 - self.threshold.max_risk if self.threshold.feasible else 1.0
+
+    @property
+    def expected_coverage(self) -> float:
+        """1 − max_risk·P(score ≤ value), or 1 − max_risk for a joint risk: the bound at the observed coverage."""
+        t = self.threshold
+        return 1.0 - t.max_risk * (1.0 if t.joint else t.coverage) if t.feasible else 1.0
+
+    def predict(self, probs: ArrayLike, score: ArrayLike, *, pred: ArrayLike | None = None) -> NDArray[np.bool_]:
+        """(n, K) booleans: which labels are in each row's set. `pred` replaces the most probable class."""
+        p = check_probs(probs)
+        inside = self.threshold.accept(score)
+        chosen = truth.predicted_labels(p) if pred is None else check_labels(pred, p.shape[1], name="pred")
+        check_lengths(0, probs=p, score=inside, pred=chosen)
+        sets = np.ones(p.shape, dtype=np.bool_)
+        sets[inside] = False
+        sets[inside, chosen[inside]] = True
+        return sets
+
+    def evaluate(
+        self,
+        probs: ArrayLike,
+        score: ArrayLike,
+        labels: ArrayLike,
+        *,
+        pred: ArrayLike | None = None,
+        clusters: ArrayLike | None = None,
+        level: float | None = None,
+    ) -> SetReport:
+        """How often the set holds the label, with interval, and how large it is. Use rows that chose nothing.
+
+        Parameters
+        ----------
+        probs, score, pred
+            As for `predict`.
+        labels : array-like of shape (n,)
+            True classes 0..K-1.
+        clusters : array-like of shape (n,), optional
+            Independent units.
+        level : float, optional
+            Of the intervals; that of the threshold by default.
+        """
+        sets = self.predict(probs, score, pred=pred)
+        y = check_labels(labels, sets.shape[1])
+        codes = None if clusters is None else check_codes("clusters", clusters)[0]
+        n = check_lengths(probs=sets, labels=y, clusters=codes)
+        level = self.threshold.level if level is None else check_level(level)
+        missed = ~sets[np.arange(n), y]
+        k = sets.shape[1]
+        coverage = estimate_accuracy(missed.astype(np.float64), None, codes, level)
+        single = estimate_accuracy((sets.sum(axis=1) > 1).astype(np.float64), None, codes, level)
+        # The size is K less (K − 1) for each single label: an exact line.
+        size = Estimate(
+            value=k - (k - 1) * single.value,
+            low=k - (k - 1) * single.high,
+            high=k - (k - 1) * single.low,
+            se=(k - 1) * single.se,
+            level=level,
+            method=single.method,
+            n=n,
+            n_clusters=single.n_clusters,
+            warnings=single.warnings,
+        )
+        return SetReport(coverage=coverage, size=size, single=single, n=n, n_classes=k)

@@ -1,0 +1,356 @@
+"""The threshold that a user acts on: what it promises, whom it accepts, whether the promise still holds."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from uqeval._check import MEND, Nan, check_choice, check_level, check_rows, check_vector
+from uqeval._errors import InputError
+from uqeval.decide import monitor
+from uqeval.decide.monitor import Check
+from uqeval.decide.rows import check_targets
+from uqeval.decide.stored import SCHEMA_VERSION, Stored, check_fields, read_json
+from uqeval.decide.walks import JOINT, METHODS
+from uqeval.inference.result import Estimate, number, strict, to_frame
+
+__all__ = ["Holdout", "Threshold", "Thresholds"]
+
+
+@dataclass(frozen=True)
+class Holdout:
+    """The threshold on rows that did not choose it: honest estimates of its coverage and its risk."""
+
+    n: int
+    n_accepted: int
+    errors_accepted: float
+    coverage: Estimate
+    risk: Estimate
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values by field name."""
+        return {f.name: getattr(self, f.name) for f in fields(self)} | {
+            "coverage": self.coverage.to_dict(),
+            "risk": self.risk.to_dict(),
+        }
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Holdout:
+        """What `to_dict` gave."""
+        parts = {name: Estimate(**check_fields(Estimate, data.get(name) or {})) for name in ("coverage", "risk")}
+        return cls(**check_fields(cls, data | parts))
+
+
+@dataclass(frozen=True, eq=False)
+class Threshold(Stored):
+    """Act where score ≤ `value`: with confidence `level` the risk there is at most `max_risk`."""
+
+    value: float  # accept score ≤ value; −inf accepts nothing
+    max_risk: float
+    level: float
+    method: str
+    feasible: bool
+    coverage: float  # share of the calibration rows accepted
+    coverage_interval: tuple[float, float]
+    risk: float  # on the rows that chose the threshold: optimistic; the promise is `risk_bound`
+    risk_bound: float
+    n: int
+    n_accepted: int
+    errors_accepted: float  # an int for 0/1 errors; the total loss otherwise
+    what: str = "error"  # "error", "loss" or "misaligned"
+    score: str | None = None
+    n_clusters: int | None = None
+    largest_cluster: int | None = None
+    cluster: str | None = None  # "t", or "subsample": then the promise is for one random input of each cluster
+    n_scores: int = 1  # scores that were tried on these rows
+    n_targets: int = 1  # targets that hold jointly
+    rows_needed: int | None = None  # to certify anything, were the rows like these; None where more would not help
+    holdout: Holdout | None = None
+    data_hash: str = ""
+    created_with: dict[str, str] = field(default_factory=dict, repr=False)
+    warnings: tuple[str, ...] = ()
+
+    # ---- use ----
+
+    @property
+    def joint(self) -> bool:
+        """Whether the promise is on P(accepted and wrong), over all inputs, rather than on the accepted ones."""
+        return self.method in JOINT
+
+    def accept(self, score: ArrayLike) -> NDArray[np.bool_]:
+        """True where one may act: score ≤ value.
+
+        Examples
+        --------
+        >>> Threshold.from_value(0.5, max_risk=0.05).accept([0.1, 0.5, 0.7])
+        array([ True,  True, False])
+        """
+        inside: NDArray[np.bool_] = check_vector("score", score, finite=False, hint=MEND) <= self.value
+        # A score of −inf is not below a threshold that accepts nothing.
+        return inside if self.feasible else np.zeros(len(inside), dtype=np.bool_)
+
+    def check(
+        self,
+        score: ArrayLike,
+        error: ArrayLike,
+        *,
+        clusters: ArrayLike | None = None,
+        previous: Check | None = None,
+        largest_cluster: int | None = None,
+        level: float | None = None,
+        nan: Nan = "raise",
+    ) -> Check:
+        """Whether the promised risk still holds on new labelled rows.
+
+        Call it again with the next rows and ``previous=`` the last answer, as often as you like: the chance of a
+        false alarm stays below 1 − level over all looks together (a betting test, see `uqeval.decide.monitor`). Or
+        call it on all rows seen so far, without `previous`: the evidence is the same, but an alarm that an earlier look
+        raised is then not remembered.
+
+        Parameters
+        ----------
+        score, error : array-like of shape (n,)
+            New rows, as they were for `choose_threshold`.
+        clusters : array-like of shape (n,), optional
+            Needed where the threshold was chosen with clusters; all rows of a cluster belong into one call.
+        previous : Check, optional
+            The answer to the rows before these.
+        largest_cluster : int, optional
+            The most accepted rows that any cluster can have; the largest cluster of the calibration by default.
+        level : float, optional
+            Confidence of an alarm; that of the threshold by default.
+        nan : "raise" or "omit"
+            What to do with rows that hold NaN.
+
+        Returns
+        -------
+        Check
+            ``check.holds``, ``check.e_value`` over all looks, ``check.p_value`` of this batch.
+
+        Examples
+        --------
+        >>> promise = Threshold.from_value(0.5, max_risk=0.1)
+        >>> promise.check([0.1, 0.2, 0.9], [0, 0, 1]).holds
+        True
+        """
+        kind: Literal["loss01", "error"] = "loss01" if self.what == "loss" else "error"
+        if clusters is None and self.n_clusters is not None:
+            raise InputError("The threshold was chosen with `clusters`. Pass the clusters of the new rows too.")
+        if largest_cluster is not None and not (isinstance(largest_cluster, int | np.integer) and largest_cluster > 0):
+            raise InputError(f"`largest_cluster` must be an int ≥ 1; it is {largest_cluster!r}.")
+        most = largest_cluster or self.largest_cluster
+        if clusters is not None and most is None:
+            raise InputError("The threshold knows no clusters. Pass largest_cluster=, the most rows that one can have.")
+        # A service may look after every row, or at a batch that happens to be empty.
+        s, e, _, g = check_rows(score, error, kind=kind, clusters=clusters, nan=nan, least=0)
+        promise = monitor.Promise(
+            max_risk=self.max_risk,
+            level=self.level if level is None else check_level(level),
+            joint=self.joint,
+            hash=self._identity(),
+            largest_cluster=most if clusters is not None else None,
+        )
+        return monitor.look(promise, self.accept(s), e, g, previous)
+
+    def _identity(self) -> str:
+        import hashlib
+
+        return hashlib.sha256(f"{self.value!r} {self.max_risk!r} {self.method} {self.data_hash}".encode()).hexdigest()
+
+    @classmethod
+    def from_value(cls, value: float, *, max_risk: float, level: float = 0.95, what: str = "error") -> Threshold:
+        """A threshold fixed by hand, to `accept` and `check` with; its coverage and risk are not known."""
+        nan = math.nan
+        (max_risk,) = check_targets(max_risk)
+        if math.isnan(value):
+            raise InputError("`value` is NaN. Pass the score up to which one may act.")
+        check_choice("what", what, ("error", "loss", "misaligned"))
+        return cls(
+            value=float(value),
+            max_risk=max_risk,
+            level=check_level(level),
+            method="by hand",
+            feasible=value > -math.inf,
+            coverage=nan,
+            coverage_interval=(nan, nan),
+            risk=nan,
+            risk_bound=nan,
+            n=0,
+            n_accepted=0,
+            errors_accepted=0,
+            what=what,
+        )
+
+    # ---- store ----
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values by field name."""
+        result = {f.name: getattr(self, f.name) for f in fields(self)}
+        holdout = None if self.holdout is None else self.holdout.to_dict()
+        return {"schema_version": SCHEMA_VERSION} | result | {"holdout": holdout, "warnings": list(self.warnings)}
+
+    def to_json(self) -> str:
+        """JSON that `from_json` reads and a service can load: value, promise, method, version, hash of the data."""
+        data = strict(self.to_dict())
+        if self.feasible and math.isinf(self.value):
+            data["value"] = "inf"  # accepts everything; JSON has no infinity
+        return json.dumps(data, indent=2, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str | Path) -> Threshold:
+        """The threshold that `to_json` wrote: its text, or a path."""
+        return cls._from_dict(read_json(text, "Threshold"))
+
+    @classmethod
+    def _from_dict(cls, data: dict[str, Any]) -> Threshold:
+        if data.get("method") not in (*METHODS, "by hand"):
+            raise InputError(f"The threshold was chosen by {data.get('method')!r}, which this uqeval does not know.")
+        if data.get("feasible") is False:
+            data["value"] = -math.inf
+        elif data.get("value") == "inf":
+            data["value"] = math.inf
+        if isinstance(data.get("holdout"), dict):
+            data["holdout"] = Holdout.from_dict(data["holdout"])
+        found = cls(**check_fields(cls, data))
+        if math.isnan(found.value) or found.what not in ("error", "loss", "misaligned"):
+            raise InputError(
+                f"This is not the JSON of a Threshold: its value is {found.value} for {found.what!r}. "
+                f"Pass what to_json wrote."
+            )
+        return found
+
+    def to_frame(self, kind: str | None = None) -> Any:
+        """One row: see `uqeval.inference.result.to_frame` for `kind`."""
+        return to_frame([self._flat()], kind)
+
+    def _flat(self) -> dict[str, Any]:
+        skipped = ("coverage_interval", "holdout", "created_with", "warnings")
+        row = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in skipped}
+        row |= {"coverage_low": self.coverage_interval[0], "coverage_high": self.coverage_interval[1]}
+        if self.holdout is not None:
+            h = self.holdout
+            row |= {"holdout_coverage": h.coverage.value, "holdout_risk": h.risk.value}
+            row |= {"holdout_risk_low": h.risk.low, "holdout_risk_high": h.risk.high}
+        return row
+
+    # ---- print ----
+
+    def statement(self) -> str:
+        """The promise in plain words."""
+        name = self.score or "the score"
+        if not self.feasible:
+            text = f"Nothing can be certified: no region of {name} is shown to be such that {self._promised()}."
+            if self.rows_needed is None:
+                return f"{text} No part of these rows has so low an observed risk; more rows would not help."
+            return f"{text} About {self.rows_needed:,} rows like these would be needed (there are {self.n:,})."
+        if self.method == "by hand":
+            return f"Act where {name} ≤ {self.value:.6g}. It was promised that {self._promised()}."
+        low, high = self.coverage_interval
+        sure = (
+            "On average over calibration sets" if self.method == "crc" else f"With {100 * self.level:.6g}% confidence"
+        )
+        return (
+            f"Act where {name} ≤ {self.value:.6g}: {self.coverage:.1%} of inputs ({low:.1%}–{high:.1%}). "
+            f"{sure}, {self._promised()}."
+        )
+
+    def _promised(self) -> str:
+        share = f"at most {100 * self.max_risk:.6g}% of"
+        inputs = "inputs" if self.cluster != "subsample" else "inputs (one from each cluster)"
+        if self.what == "loss":
+            spread = f"of the accepted {inputs}, spread over all," if self.joint else f"of the accepted {inputs}"
+            return f"the mean loss {spread} is at most {self.max_risk:g}"
+        bad = "wrong" if self.what == "error" else "unlike the majority label"
+        return (
+            f"{share} all {inputs} are accepted and {bad}" if self.joint else f"{share} the accepted {inputs} are {bad}"
+        )
+
+    def __str__(self) -> str:
+        lines = [self.statement()]
+        if self.feasible and self.n:
+            lines.append(
+                f"{self.n_accepted:,} of {self.n:,} calibration rows accepted, observed risk {number(self.risk)} "
+                f"(on the rows that chose the threshold: optimistic)"
+            )
+        if self.holdout is not None:
+            lines.append(
+                f"on {self.holdout.n:,} other rows: coverage {self.holdout.coverage}, risk {self.holdout.risk}"
+            )
+        return "\n".join((*lines, *(f"! {note}" for note in self.warnings)))
+
+    def _repr_html_(self) -> str:
+        import html
+
+        return "".join(f"<p>{html.escape(line)}</p>" for line in str(self).splitlines())
+
+
+class Thresholds(tuple[Threshold, ...]):
+    """Thresholds for several targets, in the order asked for, whose promises hold together."""
+
+    __slots__ = ()
+
+    def __new__(cls, items: Iterable[Threshold]) -> Thresholds:
+        return super().__new__(cls, items)
+
+    @property
+    def feasible(self) -> bool:
+        """Whether any of them accepts anything."""
+        return any(t.feasible for t in self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return {"schema_version": SCHEMA_VERSION, "thresholds": [t.to_dict() for t in self]}
+
+    def to_json(self) -> str:
+        """JSON that `from_json` reads."""
+        items = [json.loads(t.to_json()) for t in self]
+        return json.dumps({"schema_version": SCHEMA_VERSION, "thresholds": items}, indent=2)
+
+    @classmethod
+    def from_json(cls, text: str | Path) -> Thresholds:
+        """The thresholds that `to_json` wrote: their text, or a path."""
+        items = read_json(text, "Thresholds").get("thresholds")
+        if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+            raise InputError("This is not the JSON of Thresholds: there is no list of thresholds in it.")
+        return cls(Threshold.from_json(json.dumps(item)) for item in items)
+
+    def to_frame(self, kind: str | None = None) -> Any:
+        """A row per target."""
+        return to_frame([t._flat() for t in self], kind)
+
+    def lines(self) -> list[list[str]]:
+        """A printable table, its heading first."""
+        head = ["max risk", "act below", "coverage (interval)", "accepted", "errors", "observed risk"]
+        if self and self[0].what == "loss":
+            head[4:] = ["loss", "observed loss"]
+        table = [head]
+        for t in self:
+            low, high = t.coverage_interval
+            cells = [f"{t.max_risk:g}", f"{t.value:.6g}" if t.feasible else "nothing"]
+            cells += [f"{t.coverage:.1%} ({low:.1%}–{high:.1%})" if t.feasible else "0%"]
+            cells += [f"{t.n_accepted:,}", f"{t.errors_accepted:,.6g}", number(t.risk)]
+            table.append(cells)
+        return table
+
+    def __str__(self) -> str:
+        table = self.lines()
+        widths = [max(len(row[k]) for row in table) for k in range(len(table[0]))]
+        text = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in table]
+        text.insert(1, "─" * (sum(widths) + 2 * (len(widths) - 1)))
+        notes = dict.fromkeys(note for t in self for note in t.warnings)
+        return "\n".join((*text, *(f"! {note}" for note in notes)))
+
+    def _repr_html_(self) -> str:
+        import html
+
+        head, *body = self.lines()
+        rows = "".join("<tr>" + "".join(f"<td>{html.escape(c)}</td>" for c in row) + "</tr>" for row in body)
+        cells = "".join(f"<th>{html.escape(c)}</th>" for c in head)
+        return f"<table><thead><tr>{cells}</tr></thead><tbody>{rows}</tbody></table>"
