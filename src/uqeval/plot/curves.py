@@ -1,0 +1,289 @@
+"""Charts of curves: how do risk and found errors change as more inputs are accepted?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import altair as alt
+import numpy as np
+from numpy.typing import NDArray
+
+from uqeval._check import check_choice
+from uqeval._errors import InputError
+from uqeval.evaluation.result import Evaluation
+from uqeval.plot import data, theme
+from uqeval.plot.data import Columns
+from uqeval.plot.parts import (
+    HEIGHT,
+    PANEL,
+    PERCENT,
+    WIDTH,
+    bands_and_lines,
+    counted,
+    more,
+    size,
+    small_multiples,
+    wrapped,
+)
+
+__all__ = ["mbc", "mce", "risk_coverage", "roc"]
+
+_COVERAGE = "coverage (share of inputs accepted)"
+_FEW = 0.05  # the y axis need not reach the noise at lower coverages
+
+
+def roc(ev: Evaluation, scores: Sequence[str] | str | None = None) -> theme.Figure:
+    """ROC of each score against the errors: which share of the errors has a score above a threshold, at what price?
+
+    Parameters
+    ----------
+    ev : Evaluation
+        From `uqeval.evaluate`, with 0/1 errors.
+    scores : list of str, optional
+        Which scores; the best six by UQ-AUC by default.
+
+    Returns
+    -------
+    Altair chart
+        ``.save("roc.png")``, also .svg, .pdf and .html.
+
+    Examples
+    --------
+    >>> import uqeval as uq
+    >>> chart = uq.plot.roc(uq.evaluate(uq.datasets.example(), metrics="uq_auc"), scores=["entropy", "margin"])
+    >>> chart.to_dict()["title"]["text"]
+    'ROC of the score against errors: 1,547 rows, 90 errors'
+    """
+    error = data.errors_of(ev, "roc")
+    table, names = data.rows_of(ev), data.shown(ev, scores)
+    rows = []
+    for name in names:
+        points = data.roc_points(table.score(name), error, table.weights, table.pred.clusters, ev.level)
+        rows += theme.joined(points, score=name)
+    share = alt.Scale(domain=[0, 1])
+    x = alt.X("x:Q", scale=share, axis=PERCENT, title="share of the right predictions above the threshold")
+    y = alt.Y("y:Q", scale=share, axis=PERCENT, title="share of the errors above the threshold")
+    tooltip = [
+        alt.Tooltip("score:N"),
+        alt.Tooltip("threshold:Q", format=".3~g"),
+        alt.Tooltip("y:Q", format=".1%", title="errors above it"),
+        *_limits(table.weights is None),
+        alt.Tooltip("x:Q", format=".1%", title="right above it"),
+    ]
+    diagonal = _reference([{"at": 0.0, "to": 0.0}, {"at": 1.0, "to": 1.0}], [4, 4])
+    chart = alt.layer(diagonal, *bands_and_lines(ev, names, rows, x, y, tooltip)).properties(width=360, height=360)
+    note = data.band_note(table, error, ev.level)
+    return theme.finish(
+        chart,
+        f"ROC of the score against errors: {size(ev)}",
+        [f"{note}; dashed diagonal: a useless score", more(ev, names, scores)],
+    )
+
+
+def risk_coverage(ev: Evaluation, scores: Sequence[str] | str | None = None) -> theme.Figure:
+    """Risk of the accepted inputs against their share, between the best possible score and a random one.
+
+    Parameters
+    ----------
+    ev : Evaluation
+        From `uqeval.evaluate`, with 0/1 errors or a loss in [0, 1].
+    scores : list of str, optional
+        Which scores; the best six by UQ-AUC by default.
+
+    Returns
+    -------
+    Altair chart
+        ``.save("risk.png")``, also .svg, .pdf and .html.
+
+    Examples
+    --------
+    >>> import uqeval as uq
+    >>> ev = uq.evaluate(uq.datasets.example(), scores=["entropy", "vote_ratio"], metrics="aurc")
+    >>> uq.plot.risk_coverage(ev).to_dict()["title"]["text"]
+    'Risk against coverage: 1,547 rows, 90 errors'
+    """
+    table, names = data.rows_of(ev), data.shown(ev, scores)
+    loss = table.share_loss
+    if loss is None:
+        raise InputError("risk_coverage needs errors or a loss in [0, 1]. Rescale the loss, or evaluate with error=.")
+    curves = {
+        name: data.risk_points(table.score(name), loss, table.weights, table.pred.clusters, ev.level) for name in names
+    }
+    rate = float(np.average(loss, weights=table.weights))
+    top = _top(curves, rate)
+    best = [{"at": row["coverage"], "to": row["risk"]} for row in theme.joined(data.oracle(loss, table.weights))]
+    labels = [_word("random score", 0.2, min(rate, top), 4, -7), _best_label(best)]
+    lines = [_reference([{"at": 0.0, "to": rate}, {"at": 1.0, "to": rate}], [4, 4]), _reference(best, [2, 2])]
+    chart = _against_coverage(ev, names, curves, _risk_title(loss), top, [*lines, *labels], table.weights is None)
+    subtitle = [data.band_note(table, loss, ev.level), more(ev, names, scores)]
+    return theme.finish(chart, f"Risk against coverage: {size(ev)}", subtitle)
+
+
+def mce(ev: Evaluation, scores: Sequence[str] | str | None = None, x: str = "threshold") -> theme.Figure:
+    """Misclassification error inside the sub-level sets {score ≤ β}, against β or against their coverage.
+
+    Parameters
+    ----------
+    ev : Evaluation
+        From `uqeval.evaluate`, with 0/1 errors.
+    scores : list of str, optional
+        Which scores; the best six by UQ-AUC by default.
+    x : "threshold" or "coverage"
+        Thresholds get a panel per score, because scores have different scales.
+
+    Returns
+    -------
+    Altair chart
+        ``.save("mce.png")``, also .svg, .pdf and .html.
+
+    Examples
+    --------
+    >>> import uqeval as uq
+    >>> ev = uq.evaluate(uq.datasets.example(), scores="entropy", metrics="uq_auc")
+    >>> chart = uq.plot.mce(ev, x="coverage")
+    """
+    error = data.errors_of(ev, "mce")
+    title = "Misclassification error below a threshold (MCE)"
+    return _sub_level(ev, scores, x, error, None, title, "risk (share of the accepted that are wrong)", None)
+
+
+def mbc(ev: Evaluation, scores: Sequence[str] | str | None = None, x: str = "threshold") -> theme.Figure:
+    """Misalignment with the majority label inside the sub-level sets {score ≤ β}; needs soft labels.
+
+    Parameters
+    ----------
+    ev, scores, x
+        As for `mce`; rows whose majority label is a tie are left out.
+
+    Returns
+    -------
+    Altair chart
+        ``.save("mbc.png")``, also .svg, .pdf and .html.
+
+    Examples
+    --------
+    >>> import uqeval as uq
+    >>> digits = uq.datasets.example()
+    >>> pred = uq.Predictions(digits.labels, probs=digits.probs, soft_labels=digits.members[0])  # as if it were votes
+    >>> chart = uq.plot.mbc(uq.evaluate(pred, scores="entropy", metrics="uq_auc"))
+    """
+    apart, kept = data.misaligned_rows(ev)
+    left = int((~kept).sum())
+    note = f"{left:,} rows without a majority label are left out" if left else None
+    title = "Misalignment below a threshold (MBC)"
+    axis = "risk (share of the accepted unlike the majority label)"
+    return _sub_level(ev, scores, x, apart, kept, title, axis, note)
+
+
+def _sub_level(
+    ev: Evaluation,
+    scores: Sequence[str] | str | None,
+    x: str,
+    bad: NDArray[np.uint8],
+    kept: NDArray[np.bool_] | None,
+    title: str,
+    axis: str,
+    note: str | None,
+) -> theme.Figure:
+    check_choice("x", x, ("threshold", "coverage"))
+    table, names = data.rows_of(ev), data.shown(ev, scores)
+    cut: Callable[[Any], Any] = lambda rows: rows if rows is None or kept is None else rows[kept]  # noqa: E731
+    loss, weights, clusters = cut(bad), cut(table.weights), cut(table.pred.clusters)
+    curves = {name: data.risk_points(cut(table.score(name)), loss, weights, clusters, ev.level) for name in names}
+    rate = float(np.average(loss, weights=weights))
+    top = _top(curves, rate)
+    of = f"{len(loss):,} rows, {counted(int(loss.sum()), 'error' if kept is None else 'misalignment')}"
+    band = data.band_note(table, loss, ev.level)
+    if x == "coverage":
+        chart = _against_coverage(ev, names, curves, axis, top, [], weights is None)
+        return theme.finish(chart, f"{title}: {of}", [band, note, more(ev, names, scores)])
+    rows = []
+    for place, (name, points) in enumerate(curves.items()):
+        finite = np.isfinite(points["threshold"])
+        rows += theme.joined({key: column[finite] for key, column in points.items()}, score=name, place=place)
+    if not rows:
+        raise InputError("`scores` are infinite in all rows: there is no threshold to draw. Leave those scores out.")
+    panels = _against_threshold(ev, names, rows, axis, top, weights is None)
+    return theme.finish(panels, f"{title}: {of}", [band, note, more(ev, names, scores)])
+
+
+def _against_threshold(
+    ev: Evaluation, names: list[str], rows: list[dict[str, Any]], axis: str, top: float, banded: bool
+) -> alt.FacetChart:
+    width, height = PANEL if len(names) > 1 else (WIDTH, HEIGHT)
+    xs = alt.X("threshold:Q", title="threshold β (accept score ≤ β)", scale=alt.Scale(zero=False, nice=False))
+    ys = alt.Y(
+        "risk:Q", title=axis if len(names) == 1 else wrapped(axis), axis=PERCENT, scale=alt.Scale(domain=[0, top])
+    )
+    layers = bands_and_lines(ev, names, rows, xs, ys, _risk_tooltip(banded), legend=False)
+    layered = alt.layer(*layers, data=theme.as_data(rows)).properties(width=width, height=height)
+    return small_multiples(layered).resolve_scale(x="independent").resolve_axis(x="independent")
+
+
+# ---- parts -----------------------------------------------------------------------------------------------------
+
+
+def _against_coverage(
+    ev: Evaluation,
+    names: list[str],
+    curves: dict[str, Columns],
+    axis: str,
+    top: float,
+    under: list[Any],
+    banded: bool,
+) -> Any:
+    rows = [row for name in names for row in theme.joined(curves[name], score=name)]
+    x = alt.X("coverage:Q", scale=alt.Scale(domain=[0, 1]), axis=PERCENT, title=_COVERAGE)
+    y = alt.Y("risk:Q", scale=alt.Scale(domain=[0, top]), axis=PERCENT, title=axis)
+    layers = bands_and_lines(ev, names, rows, x, y, _risk_tooltip(banded))
+    return alt.layer(*under, *layers).properties(width=WIDTH, height=HEIGHT)
+
+
+def _reference(rows: list[dict[str, float]], dash: list[int]) -> alt.Chart:
+    base = alt.Chart(theme.as_data(rows)).mark_line(color=theme.GREY, strokeDash=dash, strokeWidth=1.5, clip=True)
+    return base.encode(x="at:Q", y="to:Q")
+
+
+def _best_label(best: list[dict[str, float]]) -> alt.Chart:
+    """Left of the bend of the oracle's line, or else below the line."""
+    bend = max((row["at"] for row in best if row["to"] == 0), default=0.0)
+    if bend > 0.3:
+        return _word("best possible score", bend, 0.0, -6, -7, "right")
+    middle = min(best, key=lambda row: abs(row["at"] - 0.6))
+    return _word("best possible score", middle["at"], middle["to"], 8, 10)
+
+
+def _word(text: str, at: float, to: float, dx: int, dy: int, align: Literal["left", "right"] = "left") -> alt.Chart:
+    rows = theme.as_data([{"at": at, "to": to, "text": text}])
+    mark = alt.Chart(rows).mark_text(align=align, dx=dx, dy=dy, color=theme.GREY, fontSize=11)
+    return mark.encode(x="at:Q", y="to:Q", text="text:N")
+
+
+def _risk_tooltip(banded: bool) -> list[alt.Tooltip]:
+    return [
+        alt.Tooltip("score:N"),
+        alt.Tooltip("threshold:Q", format=".4~g"),
+        alt.Tooltip("coverage:Q", format=".1%"),
+        alt.Tooltip("accepted:Q", format=",", title="rows accepted"),
+        alt.Tooltip("risk:Q", format=".2%"),
+        *_limits(banded),
+    ]
+
+
+def _limits(banded: bool) -> list[alt.Tooltip]:
+    return [alt.Tooltip(f"{key}:Q", format=".1%", title=f"band, {key}") for key in ("low", "high")] if banded else []
+
+
+def _top(curves: dict[str, Columns], rate: float) -> float:
+    """Upper end of the risk axis: all curves from a coverage of 5% on, the upper half with their bands."""
+    ends = [1.3 * rate]
+    for points in curves.values():
+        ends += [1.05 * points["risk"][points["coverage"] >= _FEW].max()]
+        upper = points["high"][points["coverage"] >= 0.5]
+        ends += [1.05 * float(upper.max())] if np.isfinite(upper).all() else []
+    return min(1.0, max(ends)) or 1.0
+
+
+def _risk_title(loss: NDArray[Any]) -> str:
+    return f"risk ({'share of the accepted that are wrong' if loss.dtype == np.uint8 else 'mean loss of the accepted'})"

@@ -1,0 +1,324 @@
+"""What the charts show, as plain columns: never more than about 200 points per curve, whatever the number of rows.
+
+Numbers only: Altair stays in `theme`, `curves` and `panels`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from uqeval import truth
+from uqeval._check import Float, Int, nearest, recode
+from uqeval._errors import InputError, collected
+from uqeval.decide.risk_map import RiskMap, risk_map
+from uqeval.evaluation.result import Evaluation
+from uqeval.evaluation.table import Table
+from uqeval.inference.intervals import clopper_pearson, risk_band
+from uqeval.inference.means import estimate_accuracy
+from uqeval.metrics.calibration import bin_rows
+from uqeval.metrics.selective import Blocks, tie_blocks, walk
+
+__all__ = [
+    "band_note",
+    "check_evaluation",
+    "density",
+    "errors_of",
+    "gap_of",
+    "group_rows",
+    "histogram",
+    "misaligned_rows",
+    "oracle",
+    "psi_points",
+    "reliability_bins",
+    "risk_points",
+    "roc_points",
+    "rows_of",
+    "shown",
+    "thin",
+]
+
+Columns = dict[str, NDArray[Any]]
+MOST = 200  # points of a curve
+MOST_CLUSTERED = 60  # where every point is a pass over the clusters
+MOST_SCORES = 6
+MOST_BINS = 50
+BINS = 15  # of the reliability diagram, as for the ECE
+
+
+# ---- what to show ----------------------------------------------------------------------------------------------
+
+
+def check_evaluation(ev: Any) -> Evaluation:
+    """An Evaluation, or an error that says what to pass."""
+    if not isinstance(ev, Evaluation):
+        raise InputError(f"`ev` is a {type(ev).__name__}. Pass what uqeval.evaluate returns.")
+    return ev
+
+
+def rows_of(ev: Any) -> Table:
+    """The rows behind an evaluation."""
+    table = check_evaluation(ev).source
+    if table is None:
+        raise InputError(
+            "`ev` holds estimates only: its rows never were in one place. Evaluate rows in memory to draw this chart."
+        )
+    return table
+
+
+def shown(ev: Evaluation, scores: Sequence[str] | str | None, most: int = MOST_SCORES) -> list[str]:
+    """The scores to draw: those asked for, or the best few by UQ-AUC (the first few where it was not computed)."""
+    if scores is None:
+        known = {row.score: row.estimate.value for row in ev.rows if row.metric == "uq_auc" and row.group is None}
+
+        def rank(name: str) -> tuple[bool, float]:
+            value = known.get(name, math.nan)
+            return (True, 0.0) if math.isnan(value) else (False, -value)
+
+        return sorted(ev.scores, key=rank)[:most]
+    names = [scores] if isinstance(scores, str) else list(dict.fromkeys(scores))
+    if not names:
+        raise InputError(f"`scores` is empty. Leave it out, or pick from {', '.join(ev.scores)}.")
+    for name in names:
+        if name not in ev.scores:
+            known_names = ", ".join(ev.scores)
+            raise InputError(f'`scores`: there is no "{name}".{nearest(name, ev.scores)} Scores: {known_names}.')
+    return names
+
+
+def errors_of(ev: Any, chart: str) -> NDArray[np.uint8]:
+    """The 0/1 errors, with at least one of each kind."""
+    table = rows_of(ev)
+    error = table.error if table.error is not None else table.share_loss
+    if error is None or error.dtype != np.uint8:
+        raise InputError(f"{chart} needs 0/1 errors, and `ev` has a loss only. Evaluate with error= or with labels.")
+    wrong = int(error.sum())
+    if wrong in (0, len(error)):
+        raise InputError(f"{chart} needs right and wrong predictions; of the {len(error)} rows, {wrong} are wrong.")
+    return error
+
+
+def misaligned_rows(ev: Any) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
+    """Whether the prediction is another than the majority label; and which rows have a majority."""
+    with collected():  # said by `evaluate` already
+        found = truth.misaligned_of(rows_of(ev).pred)
+    if found is None:
+        raise InputError("mbc needs `soft_labels` and predictions. Pass soft_labels= to Predictions, or draw mce.")
+    apart, tied = found
+    if tied.all():
+        raise InputError("mbc needs rows with a majority label; in `soft_labels` all rows are tied.")
+    return apart, ~tied
+
+
+def gap_of(ev: Any) -> tuple[Float, str]:
+    """The user's loss, or else the gap; and its name for the axis."""
+    pred = rows_of(ev).pred
+    if pred.loss is not None:
+        return pred.loss, "loss"
+    if pred.labels is None or pred.probs is None:
+        raise InputError("score_vs_gap needs a `loss`, or labels and probabilities. Evaluate with one of them.")
+    return 1.0 - pred.probs[np.arange(pred.n), pred.labels], "gap (1 − probability of the true label)"
+
+
+def thin(at: Float, most: int) -> Int:
+    """Which of the ascending points to keep: those next to `most` equally spaced places, both ends among them."""
+    if len(at) <= most:
+        return np.arange(len(at))
+    return np.unique(np.searchsorted(at, np.linspace(at[0], at[-1], most)).clip(0, len(at) - 1))
+
+
+# ---- curves ----------------------------------------------------------------------------------------------------
+
+
+def roc_points(
+    score: Float, error: NDArray[np.uint8], weights: Float | None, clusters: Int | None, level: float
+) -> Columns:
+    """Shares of the right (x) and of the wrong (y) rows whose score is above each threshold, with a band of y."""
+    blocks = tie_blocks(score, error, weights)
+    wrong = np.concatenate([[0.0], np.cumsum(blocks.bad[::-1])])
+    right = np.concatenate([[0.0], np.cumsum(np.maximum(blocks.weight - blocks.bad, 0.0)[::-1])])
+    threshold = np.concatenate([score[blocks.row[blocks.first]][::-1] + 0.0, [-np.inf]])
+    x, y = right / right[-1], wrong / wrong[-1]
+    keep = thin(x + y, MOST if clusters is None or weights is not None else MOST_CLUSTERED)
+    if weights is not None:
+        low = high = np.full(len(keep), np.nan)
+    elif clusters is None:
+        low, high = risk_band(np.full(len(keep), int(wrong[-1])), wrong[keep], level)
+    else:
+        bad = error == 1
+        rank, codes = _ranks(blocks)[bad], recode(clusters[bad])
+        missed = ((rank < len(blocks.size) - k).astype(np.float64) for k in keep)
+        found = [estimate_accuracy(rows, None, codes, level) for rows in missed]
+        low, high = np.array([(e.low, e.high) for e in found]).T
+    return {"x": x[keep], "y": y[keep], "low": low, "high": high, "threshold": threshold[keep]}
+
+
+def risk_points(score: Float, loss: NDArray[Any], weights: Float | None, clusters: Int | None, level: float) -> Columns:
+    """Risk inside {score ≤ threshold} at every distinct score, thinned by coverage, with a pointwise band."""
+    blocks = tie_blocks(score, loss, weights)
+    weight, bad = np.cumsum(blocks.weight), np.cumsum(blocks.bad)
+    coverage, accepted = weight / weight[-1], np.cumsum(blocks.size)
+    keep = thin(coverage, MOST if clusters is None or weights is not None else MOST_CLUSTERED)
+    keep = keep if len(keep) == len(coverage) else keep[1:]  # a risk of one row is noise, and would be a spike
+    if weights is not None:
+        low = high = np.full(len(keep), np.nan)
+    elif clusters is None and loss.dtype == np.uint8:
+        low, high = risk_band(accepted[keep], bad[keep], level)
+    else:
+        # Ranks in place of scores: the band depends on their order only, and ranks are finite.
+        with collected():
+            found = risk_map(_ranks(blocks), loss, level=level, clusters=clusters, thresholds=keep.astype(np.float64))
+        low, high = found.low, found.high
+    return {
+        "threshold": score[blocks.row[blocks.first[keep]]] + 0.0,
+        "coverage": coverage[keep],
+        "risk": (bad / weight)[keep],
+        "low": low,
+        "high": high,
+        "accepted": accepted[keep],
+    }
+
+
+def _ranks(blocks: Blocks) -> Float:
+    """0 for the rows with the lowest score, 1 for the next, …"""
+    rank = np.empty(len(blocks.row))
+    rank[blocks.row] = np.repeat(np.arange(len(blocks.size), dtype=np.float64), blocks.size)
+    return rank
+
+
+def oracle(loss: NDArray[Any], weights: Float | None) -> Columns:
+    """Risk against coverage of the best possible score, which orders rows by their loss."""
+    steps = walk(tie_blocks(loss.astype(np.float64), loss, weights))
+    coverage = steps.weight / steps.weight[-1]
+    keep = thin(coverage, MOST - 1)
+    free = int(np.count_nonzero(steps.risk == 0))
+    if free:  # the bend where the losses begin: a chord across it would lie above the curve
+        keep = np.union1d(keep, [free - 1])
+    return {"coverage": coverage[keep], "risk": steps.risk[keep]}
+
+
+def band_note(table: Table, loss: NDArray[Any], level: float) -> str:
+    """What the band of a curve is, in words."""
+    if table.weights is not None:
+        return "no band: there is none for weighted rows"
+    sure = f"band: {100 * level:.6g}% at each point"
+    if table.pred.clusters is not None:
+        return f"{sure}, {len(np.unique(table.pred.clusters)):,} clusters as the independent units"
+    return sure if loss.dtype == np.uint8 else f"{sure} (Hoeffding–Bentkus)"
+
+
+def psi_points(found: RiskMap) -> Columns:
+    """Threshold (value) and its band (low, high) for prescribed risks up to where everything is accepted."""
+    top = min(1.0 - 1e-9, 1.02 * float(max(found.band_high[-1], found.risk[-1])))
+    max_risk = top * np.arange(1, MOST + 1) / MOST
+    table = np.array([found.psi(float(risk)) for risk in max_risk])
+    return {"max_risk": max_risk, "value": table[:, 1], "low": table[:, 2], "high": table[:, 3]}
+
+
+# ---- counts ----------------------------------------------------------------------------------------------------
+
+
+def _edges(values: Float, bins: int) -> Float:
+    """Edges of equal bins over the finite values."""
+    finite = values[np.isfinite(values)]
+    low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 0.0)
+    if low == high:
+        half = max(abs(low), 1.0) / 2
+        return np.array([low - half, low + half])
+    part = np.arange(bins + 1) / bins
+    return np.unique(low * (1 - part) + high * part)  # high − low could overflow
+
+
+def _cell(values: Float, edges: Float) -> Int:
+    """The bin of each value; infinite ones go into the outermost."""
+    return np.searchsorted(edges[1:-1], values, side="right")
+
+
+def histogram(score: Float, error: NDArray[np.uint8]) -> Columns:
+    """Right and wrong rows in equal bins of the score: numbers, and shares of their kind."""
+    edges = _edges(score, int(np.clip(2 * len(score) ** (1 / 3), 5, MOST_BINS)))
+    cell, bins = _cell(score, edges), len(edges) - 1
+    columns: Columns = {"start": edges[:-1], "end": edges[1:]}
+    for kind, rows in (("right", error == 0), ("wrong", error == 1)):
+        count = np.bincount(cell[rows], minlength=bins)
+        columns[f"{kind}_count"] = count
+        columns[f"{kind}_share"] = count / max(1, count.sum())
+    return columns
+
+
+def density(score: Float, loss: Float, side: int) -> Columns:
+    """Rows in the cells of a grid with `side` bins each way; empty cells are left out."""
+    across, up = _edges(score, side), _edges(loss, side)
+    width = len(across) - 1
+    count = np.bincount(_cell(loss, up) * width + _cell(score, across), minlength=width * (len(up) - 1))
+    filled = np.flatnonzero(count)
+    row, column = np.divmod(filled, width)
+    return {
+        "x": across[column],
+        "x2": across[column + 1],
+        "y": up[row],
+        "y2": up[row + 1],
+        "count": count[filled],
+    }
+
+
+def reliability_bins(table: Table, level: float) -> Columns:
+    """Confidence, accuracy with its interval, and rows of each of 15 bins; empty ones are left out."""
+    confidence, error = table.confidence, table.error
+    if confidence is None or error is None:
+        raise InputError("reliability needs probabilities and labels (or errors). Pass probs= to Predictions.")
+    right, weights, clusters = 1.0 - error.astype(np.float64), table.weights, table.pred.clusters
+    bins = bin_rows(confidence, right, weights, bins=BINS)
+    order = np.lexsort((right, confidence, bins.row_bin))
+    parts = np.split(order, np.flatnonzero(np.diff(bins.row_bin[order])) + 1)
+    inner, rows = np.arange(1, BINS) / BINS, []
+    for part, share, gap in zip(parts, bins.share, bins.gap, strict=True):
+        w = None if weights is None else weights[part]
+        centre = float(np.average(confidence[part], weights=w))
+        accuracy = float(np.average(right[part], weights=w))
+        low, high = _interval(right[part], w, None if clusters is None else recode(clusters[part]), level)
+        place = int(np.searchsorted(inner, confidence[part[-1]]))
+        rows.append((place / BINS, (place + 1) / BINS, centre, accuracy, low, high, len(part), share, gap))
+    names = ("start", "end", "confidence", "accuracy", "low", "high", "count", "share", "gap")
+    return dict(zip(names, np.array(rows).T, strict=True))
+
+
+def _interval(right: Float, weights: Float | None, clusters: Int | None, level: float) -> tuple[float, float]:
+    if weights is None and clusters is None:
+        return clopper_pearson(float(right.sum()), len(right), level)
+    if len(right) < 2 or (clusters is not None and clusters.max() == 0):
+        return math.nan, math.nan  # a single unit says nothing
+    found = estimate_accuracy(1.0 - right, weights, clusters, level)
+    return found.low, found.high
+
+
+# ---- estimates -------------------------------------------------------------------------------------------------
+
+
+def group_rows(
+    ev: Evaluation, metric: str, names: Sequence[str | None], most: int, model: str
+) -> tuple[list[dict[str, Any]], int]:
+    """An estimate per score and group, the largest groups; and how many were left out."""
+    found = {(row.score, row.group): row.estimate for row in ev.rows if row.metric == metric}
+    sizes = {group: max(found[name, group].n for name in names) for group in ev.groups}
+    largest = set(sorted(sizes, key=lambda group: -sizes[group])[:most])
+    rows = [
+        {
+            "score": model if name is None else name,
+            "place": place,
+            "group": f"{group} (n = {found[name, group].n:,})",
+            "n": found[name, group].n,
+            "value": found[name, group].value,
+            "low": found[name, group].low,
+            "high": found[name, group].high,
+            "whole": found[name, None].value,
+        }
+        for place, name in enumerate(names)
+        for group in ev.groups
+        if group in largest
+    ]
+    return rows, len(ev.groups) - len(largest)
