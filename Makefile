@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet
 SOURCES := pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/uqeval/kernels/native/*.?pp)
 
-.PHONY: demo test test-slow lint format bench clean FORCE
+.PHONY: demo test test-slow lint format bench docs clean FORCE
 
 demo: $(VENV)/.core
 	@$(BIN)/uqeval demo
@@ -13,7 +13,11 @@ demo: $(VENV)/.core
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n auto -m "not slow"
 
+# The browser tests need Debian's chromium: installed when it is missing and we may, skipped when it cannot be had.
 test-slow: $(VENV)/.dev
+	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+	  { timeout 300 apt-get -qq update; DEBIAN_FRONTEND=noninteractive timeout 600 apt-get -qq -y install \
+	  --no-install-recommends chromium; } >/dev/null 2>&1; } || echo "No chromium here: the browser tests will be skipped."
 	$(BIN)/python -m pytest -n auto -m slow tests
 
 lint: $(VENV)/.dev
@@ -27,6 +31,10 @@ format: $(VENV)/.dev
 
 bench: $(VENV)/.bench
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks
+
+docs: $(VENV)/.docs
+	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
+	@echo "Open docs/_build/html/index.html"
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -49,5 +57,9 @@ $(VENV)/.bench: $(VENV)/.dev
 	$(PIP) --editable ".[bench]"
 	@touch $@
 
+$(VENV)/.docs: $(VENV)/.core
+	$(PIP) --editable ".[docs]"
+	@touch $@
+
 clean:
-	rm -rf $(VENV) build
+	rm -rf $(VENV) build docs/_build docs/_made

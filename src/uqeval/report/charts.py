@@ -1,0 +1,215 @@
+"""The charts of the page: Vega-Lite specs from `plot`, each with its title, a sentence and the numbers as a table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from uqeval import plot
+from uqeval._errors import InputError, collected
+from uqeval.decide.threshold import Threshold
+from uqeval.evaluation.comparison import Comparison
+from uqeval.evaluation.result import Evaluation
+from uqeval.metrics.registry import REGISTRY
+from uqeval.report.words import cell, clip, count, percent, plural
+
+__all__ = ["of_comparison", "of_evaluation"]
+
+_SHARES = (0.5, 0.7, 0.8, 0.9, 0.95, 1.0)
+_RISKS = (0.01, 0.02, 0.05, 0.1, 0.2)
+_MOST_CANDIDATES = 30  # in the forest
+Figure = dict[str, Any]
+
+
+def of_evaluation(
+    ev: Evaluation, shown: list[str], lead: str, act: Threshold | None, explorer: dict[str, Any] | None
+) -> tuple[list[Figure], list[str]]:
+    """All that the data allow, in the order of the page; and why one that should be there is not."""
+    found: list[Figure] = []
+    notes: list[str] = []
+    for name, place, draw, tell in _wanted(ev, shown, lead, act, explorer):
+        if (figure := _figure(name, place, draw, tell, notes)) is not None:
+            found.append(figure)
+    return found, notes
+
+
+def of_comparison(cmp: Comparison, like: Evaluation | None = None) -> tuple[list[Figure], list[str]]:
+    """The forest of differences."""
+    notes: list[str] = []
+    if len(cmp.values) > _MOST_CANDIDATES:
+        return [], [f"{len(cmp.values)} candidates are too many for a chart"]
+
+    def words() -> tuple[str, None]:
+        whole = [row for row in cmp.rows if row.group is None]
+        shown = sum(row.p_adjusted <= 1 - cmp.level for row in whole)
+        return f"{shown} of {plural(len(whole), 'difference')} shown to be more than chance.", None
+
+    figure = _figure("forest", "comparison", lambda: plot.forest(cmp, like=like), words, notes)
+    return ([] if figure is None else [figure]), notes
+
+
+_Words = Callable[[], tuple[str, dict[str, Any] | None]]
+
+
+def _figure(name: str, place: str, draw: Callable[[], Any], tell: _Words, notes: list[str]) -> Figure | None:
+    try:
+        with collected():  # the rows were warned about before
+            spec: dict[str, Any] = draw().to_dict()
+    except InputError as error:
+        notes.append(f"chart left out: {error}")
+        return None
+    # The page shows title and subtitle as text, which wraps; and it names no address, not even that of a schema.
+    title = spec.pop("title", None) or {}
+    spec.pop("description", None)
+    schema = spec.pop("$schema", "")
+    heading, lines = (title, []) if isinstance(title, str) else (title.get("text", name), title.get("subtitle", []))
+    text, table = tell()
+    return {
+        "id": name,
+        "place": place,
+        "title": heading,
+        "notes": [lines] if isinstance(lines, str) else list(lines),
+        "text": text,
+        "table": table,
+        "wide": "facet" in spec or place != "charts",
+        "spec": spec,
+        "schema": schema,
+    }
+
+
+def _wanted(
+    ev: Evaluation, shown: list[str], lead: str, act: Threshold | None, explorer: dict[str, Any] | None
+) -> Iterator[tuple[str, str, Callable[[], Any], _Words]]:
+    table = ev.source
+    if table is not None:
+        errors = table.error if table.error is not None else table.share_loss
+        ranked = errors is not None and errors.dtype == np.uint8 and 0 < int(errors.sum()) < len(errors)
+        maps = {} if explorer is None else {part["name"]: part["map"] for part in explorer["scores"]}
+        if ranked:
+            yield "roc", "charts", lambda: plot.roc(ev, shown), lambda: _estimates(ev, shown, "uq_auc")
+        if table.share_loss is not None:
+            yield "risk", "charts", lambda: plot.risk_coverage(ev, shown), lambda: _risks(maps)
+        if ranked:
+            yield "histogram", "charts", lambda: plot.score_histogram(ev, shown), lambda: _medians(ev, shown)
+        if table.pred.loss is not None or (table.pred.labels is not None and table.pred.probs is not None):
+            yield "gap", "charts", lambda: plot.score_vs_gap(ev, shown), lambda: _estimates(ev, shown, "uq_c_index")
+        if ranked:
+            yield "mce", "charts", lambda: plot.mce(ev, shown, x="threshold"), lambda: _thresholds(maps)
+        if table.phi is not None:
+            yield "mbc", "charts", lambda: plot.mbc(ev, shown, x="coverage"), _nothing_more
+        if table.share_loss is not None and table.weights is None:
+            yield "psi", "charts", lambda: plot.psi(ev, score=lead, threshold=act), lambda: _promises(lead, explorer)
+        if table.confidence is not None:
+            drawn = plot.reliability(ev)
+            yield "reliability", "charts", lambda: drawn, lambda: _bins(ev, drawn.to_dict())
+    metric = next((name for name in ev.metrics if REGISTRY[name].uses_score), None)
+    if ev.groups and metric is not None:
+        yield "groups", "groups", lambda: plot.by_group(ev, metric, shown), _in_the_table
+
+
+# ---- the same in words and numbers ----------------------------------------------------------------------------
+
+
+def _in_the_table() -> tuple[str, None]:
+    return "The numbers are in the table above.", None
+
+
+def _nothing_more() -> tuple[str, None]:
+    return "Rows whose majority label differs from the prediction, among the accepted ones.", None
+
+
+def _estimates(ev: Evaluation, shown: list[str], metric: str) -> tuple[str, dict[str, Any] | None]:
+    """The metric that sums the chart up."""
+    if metric not in ev.metrics:
+        return f"{REGISTRY[metric].title} was not asked for.", None
+    order = sorted(shown, key=lambda name: -_or_low(ev[name, metric].value))
+    best, worst = order[0], order[-1]
+    title = REGISTRY[metric].title
+    text = f"{title}: {clip(best)} {ev[best, metric]}"
+    text += f", down to {clip(worst)} {ev[worst, metric]}." if len(order) > 1 else "."
+    return text, {"corner": "score", "head": [title], "rows": [[clip(name), str(ev[name, metric])] for name in order]}
+
+
+def _or_low(value: float) -> float:
+    return -math.inf if math.isnan(value) else value
+
+
+def _risks(maps: dict[str, Any]) -> tuple[str, dict[str, Any] | None]:
+    if not maps:
+        return "Risk of the accepted inputs against their share.", None
+    rows = [[clip(name), *(percent(_at(found, "risk", share)) for share in _SHARES)] for name, found in maps.items()]
+    half = [_at(found, "risk", _SHARES[0]) for found in maps.values()]
+    text = (
+        f"Accepting the surer half leaves a risk of {percent(min(half))}"
+        + (f" to {percent(max(half))}, by score" if max(half) > min(half) else "")
+        + f"; accepting everything, {percent(max(found['risk'][-1] for found in maps.values()))}."
+    )
+    return text, {"corner": "score", "head": [f"at {percent(share)}" for share in _SHARES], "rows": rows}
+
+
+def _thresholds(maps: dict[str, Any]) -> tuple[str, dict[str, Any] | None]:
+    text = "The table gives the threshold that accepts a given share of the inputs."
+    if not maps:
+        return "Risk below each threshold.", None
+    rows = [[clip(name), *(cell(_at(found, "threshold", share)) for share in _SHARES)] for name, found in maps.items()]
+    return text, {"corner": "score", "head": [f"accepts {percent(share)}" for share in _SHARES], "rows": rows}
+
+
+def _at(found: dict[str, Any], key: str, share: float) -> float:
+    """The value at the smallest coverage of at least that share."""
+    return float(
+        found[key][int(np.searchsorted(np.array(found["coverage"]), share - 1e-9).clip(0, len(found[key]) - 1))]
+    )
+
+
+def _medians(ev: Evaluation, shown: list[str]) -> tuple[str, dict[str, Any] | None]:
+    table = ev.source
+    assert table is not None
+    error = table.error if table.error is not None else table.share_loss
+    assert error is not None
+    wrong = error == 1
+    rows = []
+    for name in shown:
+        score = table.score(name)
+        rows.append([clip(name), cell(np.median(score[~wrong])), cell(np.median(score[wrong]))])
+    text = "The less the two colours overlap, the better the score tells wrong from right."
+    return text, {"corner": "score", "head": ["median, right", "median, wrong"], "rows": rows}
+
+
+def _promises(lead: str, explorer: dict[str, Any] | None) -> tuple[str, dict[str, Any] | None]:
+    part = next((part for part in (explorer or {}).get("scores", ()) if part["name"] == lead), None)
+    if explorer is None or part is None:
+        return "Threshold for a prescribed risk.", None
+    rows = []
+    for target, found in zip(explorer["targets"], part["certified"], strict=True):
+        if target in _RISKS or target == explorer["max_risk"]:
+            value = "nothing" if found["value"] is None else f"{found['value']:.6g}"
+            rows.append([percent(target), value, percent(found["coverage"])])
+    text = (
+        f"Find the risk that you accept on the x axis and read the threshold of {clip(lead)} above it. The table has "
+        f"certified thresholds, each for a target fixed beforehand; the explorer below has more."
+    )
+    return text, {"corner": "target risk", "head": ["certified: act at or below", "inputs accepted"], "rows": rows}
+
+
+def _bins(ev: Evaluation, spec: dict[str, Any]) -> tuple[str, dict[str, Any] | None]:
+    """The bins, as the chart has them."""
+    text = "Above the diagonal the model is right more often than it says, below it less often."
+    keys = ("confidence", "accuracy", "low", "high", "count")
+    rows = next((rows for rows in spec.get("datasets", {}).values() if rows and set(keys) <= set(rows[0])), None)
+    if "ece" in ev.metrics:
+        text = f"Expected calibration error {ev['ece']}. {text}"
+    if rows is None:
+        return text, None
+    lines = [
+        [
+            percent(row["confidence"]),
+            f"{percent(row['accuracy'])} ({percent(row['low'])}–{percent(row['high'])})",
+            count(row["count"]),
+        ]
+        for row in rows
+    ]
+    return text, {"corner": "mean confidence", "head": ["accuracy (interval)", "rows"], "rows": lines}

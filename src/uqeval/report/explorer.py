@@ -1,0 +1,176 @@
+"""What the threshold explorer shows, computed beforehand: the risk below every threshold, the threshold for every risk.
+
+Each certified threshold is the one that `choose_threshold` gives for that target alone; the rows are sorted once per
+score and not once per target.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from uqeval._check import Float, Int
+from uqeval._errors import InputError, collected
+from uqeval.decide import bounds
+from uqeval.decide.calibration import Calibration
+from uqeval.decide.choose import Plan, rows_needed
+from uqeval.decide.risk_map import risk_map
+from uqeval.decide.walks import largest_certified
+from uqeval.evaluation.table import Table
+from uqeval.inference.paired import two_sided
+
+__all__ = ["TARGETS", "explore"]
+
+TARGETS = (
+    *(k / 1000 for k in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12.5, 15, 17.5, 20, 25, 30, 35, 40, 45, 50)),
+    *(k / 100 for k in (6, 7, 8, 9, 10, 12, 14, 15, 16, 18, 20, 22.5, 25, 30, 35, 40, 45, 50)),
+)
+_FEW_TARGETS = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5)
+_MANY_LOSSES = 500_000  # beyond that many bets on losses that are not 0/1, forty targets would take minutes
+_GRID = 100
+_MAP = ("threshold", "coverage", "accepted", "bad", "risk", "high", "band_low", "band_high")
+
+
+def explore(table: Table, names: list[str], tried: int, max_risk: float, level: float) -> dict[str, Any] | None:
+    """Both sliders of the explorer for each score; None where the rows have no error and no loss in [0, 1]."""
+    loss = table.share_loss
+    if loss is None:
+        return None
+    binary = loss.dtype == np.uint8
+    quick = binary or table.pred.clusters is not None or table.pred.n * len(names) <= _MANY_LOSSES
+    found: dict[str, Any] = {
+        "what": "error" if binary else "loss",
+        "level": level,
+        "tried": tried,
+        "weighted": table.weights is not None,
+        "targets": sorted({*(TARGETS if quick else _FEW_TARGETS), max_risk}),
+        "max_risk": max_risk,
+        "scores": [],
+        "notes": [],
+    }
+    for name in names:
+        try:
+            with collected():  # of rows that were checked, and warned about, before
+                found["scores"].append({"name": name, **_explore(table, name, tried, found["targets"], level)})
+        except InputError as error:
+            found["notes"].append(f"{name} is not in the explorer: {error}")
+    return found
+
+
+def _explore(table: Table, name: str, tried: int, targets: list[float], level: float) -> dict[str, Any]:
+    score, loss, clusters = table.score(name), table.share_loss, table.pred.clusters
+    assert loss is not None
+    if table.weights is not None:
+        return {"map": _weighted_map(score, np.asarray(loss, dtype=np.float64), table.weights), "certified": None}
+    mapped = risk_map(score, loss, clusters=clusters, level=level)
+    cal = _Kept(score, loss, clusters)
+    return {
+        "map": {key: getattr(mapped, key).tolist() for key in _MAP},
+        "certified": [_certified(cal, target, level, tried) for target in targets],
+        "data_hash": cal.data_hash(),
+    }
+
+
+def _certified(cal: Calibration, target: float, level: float, tried: int) -> dict[str, Any]:
+    """The parts of a `Threshold` that the page shows."""
+    delta = (1 - level) / tried
+    value = largest_certified("fallback", cal, target, delta)
+    if value == -math.inf:
+        plan = Plan("fallback", (target,), level, delta, n_scores=tried)
+        nothing = {"value": None, "accepted": 0, "errors": 0, "coverage": 0.0, "risk": None}
+        return nothing | {"rows_needed": rows_needed(plan, cal, cal, target)}
+    at = np.array([value])
+    accepted, bad = int(cal.accepted(at)[0]), float(cal.bad(at)[0])
+    return {
+        "value": value,
+        "accepted": accepted,
+        "errors": int(bad) if cal.binary else bad,
+        "coverage": accepted / cal.n,
+        "risk": bad / accepted,
+        "rows_needed": None,
+    }
+
+
+def _weighted_map(score: Float, loss: Float, weights: Float) -> dict[str, Any]:
+    """Shares of the weight; no bounds, since none is exact for weighted rows."""
+    order = np.argsort(score, kind="stable")
+    ordered = score[order] + 0.0
+    weight, bad = np.cumsum(weights[order]), np.cumsum((weights * loss)[order])
+    sizes = np.unique(np.ceil(len(score) * np.arange(1, _GRID + 1) / _GRID - 1e-9).astype(np.int64))
+    threshold = np.unique(ordered[sizes - 1])
+    last = np.searchsorted(ordered, threshold, side="right") - 1
+    counted = np.cumsum(loss[order])
+    return {
+        "threshold": threshold.tolist(),
+        "coverage": (weight[last] / weight[-1]).tolist(),
+        "accepted": (last + 1).tolist(),
+        "bad": counted[last].tolist(),
+        "risk": (bad[last] / weight[last]).tolist(),
+        "high": None,
+        "band_low": None,
+        "band_high": None,
+    }
+
+
+class _Kept(Calibration):
+    """The same rows with what the tests have in common kept: forty targets then cost little more than one."""
+
+    _placed: tuple[float, Float] | None = None  # the bets of the last target
+
+    @cached_property
+    def _grid(self) -> Float:
+        return super().grid()
+
+    @cached_property
+    def _lowest(self) -> Float:
+        assert self.clusters is not None
+        lowest = np.full(int(self.clusters.max()) + 1, np.inf)
+        np.minimum.at(lowest, self.clusters, self.score)
+        return np.sort(lowest)
+
+    @cached_property
+    def _sums(self) -> Float:
+        """For each threshold of the grid: clusters, Σ loss, Σ rows, Σ loss², Σ loss·rows, Σ rows²."""
+        sums = [
+            ((rows > 0).sum(), total.sum(), rows.sum(), (total**2).sum(), (total * rows).sum(), (rows**2).sum())
+            for total, rows in self.cluster_totals(self._grid)
+        ]
+        return np.array(sums, dtype=np.float64)
+
+    def grid(self, cells: int | None = None) -> Float:
+        return self._grid if cells is None else super().grid(cells)
+
+    def units(self, thresholds: Float) -> Int:
+        if self.clusters is None:
+            return super().units(thresholds)
+        return np.searchsorted(self._lowest, thresholds, side="right").astype(np.int64)
+
+    def p_values(self, thresholds: Float, max_risk: float, *, joint: bool = False, copies: float = 1.0) -> Float:
+        """As of the parent; the thresholds are some of the grid."""
+        if self.clusters is None and self.binary:
+            return super().p_values(thresholds, max_risk, joint=joint, copies=copies)
+        at = np.searchsorted(self._grid, thresholds)
+        if self.clusters is not None:
+            return _cluster_p(self._sums[at], max_risk, copies)
+        if self._placed is None or self._placed[0] != max_risk:
+            scale = bounds.betting_scale(max_risk)
+            self._placed = max_risk, self._wealth(self.accepted(self._grid), scale, max_risk)
+        return bounds.betting_p(copies * self._placed[1][at])
+
+
+def _cluster_p(sums: Float, max_risk: float, copies: float) -> Float:
+    """`bounds.cluster_p` from the sums, for all thresholds at once."""
+    clusters, total, rows, total2, both, rows2 = sums.T
+    excess = total - max_risk * rows
+    excess2 = total2 - 2 * max_risk * both + max_risk**2 * rows2
+    count, made_up = copies * clusters, (1 - max_risk) * rows / clusters
+    mean = (copies * excess + made_up) / (count + 1)
+    around = np.maximum(0.0, excess2 - 2 * mean * excess + clusters * mean**2)
+    spread = np.sqrt((copies * around + (made_up - mean) ** 2) / count)
+    possible = (count >= bounds.FEW_CLUSTERS) & (spread > 0)
+    t = np.where(possible, mean / np.where(possible, spread / np.sqrt(count + 1), 1.0), np.inf)
+    half = np.array([two_sided(at, df) / 2 for at, df in zip(t.tolist(), (count - 1).tolist(), strict=True)])
+    return np.where(t < 0, half, 1 - half)

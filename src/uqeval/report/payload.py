@@ -1,0 +1,394 @@
+"""An evaluation or a comparison → what the page says, as a plain dict of text and numbers.
+
+Nothing here is HTML, and nothing is escaped: that is for `page`. Rows are aggregated, so that the dict is as small for
+a million of them as for a thousand.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from typing import Any
+
+import numpy as np
+
+from uqeval._errors import InputError, collected
+from uqeval.decide.choose import choose_threshold
+from uqeval.decide.threshold import Threshold
+from uqeval.evaluation.compare import compare as compare_scores
+from uqeval.evaluation.comparison import Comparison, p_text
+from uqeval.evaluation.result import Evaluation, heading
+from uqeval.evaluation.table import Table
+from uqeval.inference.result import Estimate, number, versions
+from uqeval.inference.sample import kish
+from uqeval.metrics.registry import REGISTRY
+from uqeval.report import charts, mistakes
+from uqeval.report.explorer import explore
+from uqeval.report.words import clip, count, percent, plural, quoted, signed
+
+__all__ = ["MOST_SCORES", "comparison_payload", "evaluation_payload"]
+
+MOST_SCORES = 8  # in charts and explorer; the table has all
+_MOST_GROUPS = 20
+_MOST_PAIRS = 60
+_WORDS = ((0.9, "very well"), (0.8, "well"), (0.7, "fairly well"), (0.0, "weakly"))
+
+
+def evaluation_payload(
+    ev: Evaluation, *, max_risk: float, title: str | None, columns: Any, most_mistakes: int, compare: bool
+) -> dict[str, Any]:
+    """Everything on the page of an evaluation."""
+    table, tried = ev.source, len(ev.scores)
+    lead_metric, lead = _lead(ev)
+    shown = _shown(ev, lead_metric)
+    explorer = None if table is None else explore(table, shown, tried, max_risk, ev.level)
+    act, act_note = _act(ev, lead, max_risk)
+    cmp, cmp_notes = _compared(table, shown, ev.level) if compare else (None, [])
+    drawn, chart_notes = charts.of_evaluation(ev, shown, lead, act, explorer)
+    compared = None if cmp is None else comparison_section(cmp, ev)
+    return {
+        "kind": "evaluation",
+        "title": title or "Can this uncertainty be trusted?",
+        "headline": ev.headline(),
+        "facts": _facts(ev),
+        "verdict": _verdict(ev, lead_metric, lead, act, act_note, explorer),
+        "table": _metric_table(ev),
+        "model": [[name, signed(str(estimate))] for name, estimate in ev.model_lines()],
+        "glossary": _glossary(ev.metrics),
+        "charts": drawn,
+        "explorer": explorer,
+        "explorer_note": _no_explorer(table, explorer),
+        "mistakes": None if table is None else mistakes.find(table, lead, columns, most_mistakes),
+        "groups": _groups(ev, shown, lead_metric),
+        "comparison": compared,
+        "shown": shown,
+        "hidden": tried - len(shown),
+        "assumed": _assumed(ev, table, explorer, compared),
+        "warned": [*ev.tie_notes(), *ev.warnings, *cmp_notes, *(explorer or {}).get("notes", []), *chart_notes],
+        "versions": versions(),
+        "data_hash": None if table is None else data_hash(table, ev.scores),
+    }
+
+
+def comparison_payload(cmp: Comparison, *, title: str | None) -> dict[str, Any]:
+    """Everything on the shorter page of a comparison."""
+    return {
+        "kind": "comparison",
+        "title": title or "Is the difference real?",
+        "headline": cmp.headline(),
+        "comparison": comparison_section(cmp),
+        "glossary": _glossary((cmp.metric,)),
+        "charts": [],
+        "explorer": None,
+        "assumed": [
+            "The candidates were judged on the same rows, and differences are paired row by row.",
+            _adjusted(cmp),
+        ],
+        "warned": list(cmp.warnings),
+        "versions": versions(),
+        "data_hash": None,
+    }
+
+
+# ---- the verdict ----------------------------------------------------------------------------------------------
+
+
+def _lead(ev: Evaluation) -> tuple[str | None, str]:
+    """The metric that picks the score to speak of, and that score."""
+    ranking = [name for name in ev.metrics if REGISTRY[name].uses_score]
+    for metric in dict.fromkeys(["uq_auc", "uq_c_index", *ranking]):
+        if metric in ranking and (best := ev.best(metric)):
+            return metric, best[0]
+    return None, ev.scores[0]
+
+
+def _shown(ev: Evaluation, metric: str | None) -> list[str]:
+    """The best few scores, in the order of the table."""
+    if metric is None or len(ev.scores) <= MOST_SCORES:
+        return list(ev.scores[:MOST_SCORES])
+    sign = -1 if REGISTRY[metric].direction == "higher" else 1
+    values = {name: ev[name, metric].value for name in ev.scores}
+    order = sorted(ev.scores, key=lambda name: (math.isnan(values[name]), sign * values[name]))
+    return [name for name in ev.scores if name in order[:MOST_SCORES]]
+
+
+def _act(ev: Evaluation, lead: str, max_risk: float) -> tuple[Threshold | None, str | None]:
+    """The certified threshold of the leading score, or why there is none."""
+    table = ev.source
+    if table is None:
+        return None, "The rows were not kept, so no threshold can be certified here."
+    if table.weights is not None:
+        return None, (
+            "No threshold is certified: the rows are weighted, and no exact bound for weighted rows is known. "
+            "Evaluate without weights, or draw rows in proportion to their weights first."
+        )
+    if table.share_loss is None:
+        return None, "No threshold is certified: that needs errors, or a loss between 0 and 1."
+    clusters = table.pred.clusters
+    try:
+        with collected():
+            found = choose_threshold(
+                {lead: table.score(lead)},
+                table.share_loss,
+                max_risk=max_risk,
+                level=ev.level,
+                clusters=clusters,
+                n_scores=len(ev.scores),
+            )
+    except InputError as error:
+        return None, f"No threshold is certified: {error}"
+    return found, None
+
+
+def _verdict(
+    ev: Evaluation,
+    metric: str | None,
+    lead: str,
+    act: Threshold | None,
+    act_note: str | None,
+    explorer: dict[str, Any] | None,
+) -> dict[str, Any]:
+    result: dict[str, Any] = {"score": lead, "few": ev.too_few(), "ranks": None, "why": None, "act": None}
+    lines = [line for line in ev.verdict() if not line.startswith(f"{lead} ranks errors best")]
+    if metric is not None:
+        e, known = ev[lead, metric], REGISTRY[metric]
+        result["estimate"] = f"{known.title} {e}"
+        if metric == "uq_auc" and e.low > 0.5:
+            result["ranks"] = f"ranks errors {next(word for least, word in _WORDS if e.value >= least)}"
+            result["why"] = (
+                f"Of a wrong and a right prediction it gives the wrong one the higher score {percent(e.value)} of the "
+                f"time (0.5 would be chance)."
+            )
+        elif metric == "uq_auc":
+            result["ranks"] = "has the best value, but was not shown to rank errors better than chance"
+        elif metric == "uq_c_index" and e.low > 0.5:
+            result["ranks"] = "ranks losses best" if len(ev.scores) > 1 else "ranks losses better than chance"
+        else:
+            result["ranks"] = "has the best value" if len(ev.scores) > 1 else "has"
+    if act is None:
+        lines.append(act_note or "")
+    else:
+        result["act"] = _act_words(act)
+        if len(ev.scores) > 1 and not act.feasible:
+            lines.append(
+                f"The score was picked on the same rows, out of {len(ev.scores)}: each was tested at "
+                f"1/{len(ev.scores)} of the allowed doubt."
+            )
+        elif len(ev.scores) > 1:
+            lines.append(
+                f"The score was picked on the same rows, out of {len(ev.scores)}. The promise allows for that: each "
+                f"score was tested at 1/{len(ev.scores)} of the allowed doubt. The observed numbers are a little "
+                f"optimistic; rows that took no part in the choice give honest ones."
+            )
+        lines += _accepts_more(act, explorer)
+    result["lines"] = lines
+    return result
+
+
+def _act_words(act: Threshold) -> dict[str, Any]:
+    """The promise, in parts that the page puts together."""
+    bad = "the mean loss" if act.what == "loss" else "errors"
+    limit = f"{act.max_risk:g}" if act.what == "loss" else percent(act.max_risk)
+    sure = f"{100 * act.level:.6g}% confidence"
+    if not act.feasible:
+        text = f"No threshold is certified to keep {bad} under {limit} with {sure}."
+        if act.rows_needed is None:
+            text += " No part of these rows has so low an observed risk, so more rows would not help."
+        else:
+            text += f" About {count(act.rows_needed)} rows like these would be needed (there are {count(act.n)})."
+        return {"feasible": False, "text": text, "value": None}
+    low, high = act.coverage_interval
+    return {
+        "feasible": True,
+        "value": f"{act.value:.6g}",
+        "text": f"keeps {bad} under {limit} for {percent(act.coverage)} of inputs with {sure}",
+        "detail": (
+            f"{count(act.n_accepted)} of {count(act.n)} rows lie there, {count(act.errors_accepted)} of them wrong"
+            if act.what != "loss"
+            else f"{count(act.n_accepted)} of {count(act.n)} rows lie there, with a mean loss of {number(act.risk)}"
+        )
+        + f"; the share of new inputs is between {percent(low)} and {percent(high)}.",
+    }
+
+
+def _accepts_more(act: Threshold, explorer: dict[str, Any] | None) -> list[str]:
+    """Whether another score accepts more at the same promise, which holds for all scores together."""
+    if explorer is None:
+        return []
+    at = explorer["targets"].index(act.max_risk)
+    best = max(explorer["scores"], key=lambda part: part["certified"][at]["coverage"], default=None)
+    if best is None or best["certified"][at]["coverage"] <= act.coverage:
+        return []
+    found = best["certified"][at]
+    more = f"{percent(found['coverage'])} of inputs, where it is at most {found['value']:.6g}."
+    if act.feasible:
+        return [f"With the same promise, {clip(best['name'])} accepts more: {more}"]
+    return [f"With {clip(best['name'])} the same promise can be made: for {more}"]
+
+
+# ---- tables ---------------------------------------------------------------------------------------------------
+
+
+def _facts(ev: Evaluation) -> list[list[str]]:
+    facts = [["rows", count(ev.n)]]
+    if ev.n_errors is not None and ev.accuracy is not None:
+        facts += [["errors", count(ev.n_errors)], ["accuracy", number(ev.accuracy)]]
+    facts.append(["scores", count(len(ev.scores))])
+    if ev.groups:
+        facts.append(["groups", count(len(ev.groups))])
+    if ev.source is not None and (codes := ev.source.pred.clusters) is not None:
+        facts.append(["clusters", count(int(codes.max()) + 1)])
+    return [*facts, ["confidence", f"{100 * ev.level:.6g}%"]]
+
+
+def _metric_table(ev: Evaluation) -> dict[str, Any] | None:
+    panels = [panel for panel in ev.panels(width=len(ev.metrics) or 1) if panel.title is None]
+    if not panels:
+        return None
+    return {
+        "head": [title for title, _, _ in panels[0].columns],
+        "rows": [[clip(name), [(signed(text), top) for text, top in cells]] for name, cells in ev.cells(panels[0])],
+        "detectable": ev.detectable_line() if len(ev.scores) > 1 else None,
+    }
+
+
+def _glossary(metrics: tuple[str, ...]) -> list[list[str]]:
+    """What each metric means: the first line of its documentation."""
+    found = []
+    for name in metrics:
+        known = REGISTRY[name]
+        words = (known.function.__doc__ or "").strip().splitlines()[0].replace("`", "")
+        better = "higher is better" if known.direction == "higher" else "lower is better"
+        found.append([known.title, f"{words.rstrip('.')}; {better}."])
+    return found
+
+
+def _groups(ev: Evaluation, shown: list[str], metric: str | None) -> dict[str, Any] | None:
+    if not ev.groups:
+        return None
+    groups = ev.groups[:_MOST_GROUPS]
+    models = list(dict.fromkeys(row.metric for row in ev.rows if row.score is None))[:1]
+    scored = [] if metric is None else shown
+    rows = []
+    for group in groups:
+        found: list[Estimate] = [ev[None, name, group] for name in models]
+        found += [ev[name, metric, group] for name in scored]
+        rows.append([clip(group), count(found[0].n) if found else "", *(signed(str(e)) for e in found)])
+    head = ["rows", *(heading(name) for name in models), *map(clip, scored)]
+    return {
+        "metric": None if metric is None else heading(metric),
+        "head": head,
+        "rows": rows,
+        "hidden": len(ev.groups) - len(groups),
+        "lines": ev.mixed_lines(),
+    }
+
+
+def comparison_section(cmp: Comparison, like: Evaluation | None = None) -> dict[str, Any]:
+    """Verdict, ranking, pairs and who cannot be told from whom."""
+    drawn, notes = charts.of_comparison(cmp, like)
+    whole = [row for row in cmp.rows if row.group is None]
+    parts = [row for row in cmp.rows if row.group is not None]
+    rows = [
+        [
+            f"{clip(row.a)} − {clip(row.b)}",
+            *([clip(row.group or "all rows")] if parts else []),
+            signed(f"{number(row.difference)} ({number(row.low)} to {number(row.high)})"),
+            p_text(row.p),
+            p_text(row.p_adjusted),
+        ]
+        for row in [*whole, *parts][:_MOST_PAIRS]
+    ]
+    return {
+        "headline": cmp.headline(),
+        "verdict": cmp.verdict(),
+        "values": [[clip(name), signed(number(cmp.values[name]))] for name in cmp.ranking()],
+        "title": REGISTRY[cmp.metric].title,
+        "head": [*(["group"] if parts else []), "difference (interval)", "p", "adjusted p"],
+        "rows": rows,
+        "hidden": len(cmp.rows) - len(rows),
+        "alike": [[clip(name) for name in run] for run in cmp.groups()],
+        "adjusted": _adjusted(cmp),
+        "charts": drawn,
+        "notes": notes,
+    }
+
+
+def _adjusted(cmp: Comparison) -> str:
+    pairs = sum(row.group is None for row in cmp.rows)
+    if cmp.adjust == "none" or pairs < 2:
+        return f"The comparison has {plural(pairs, 'pair')}; its p-values are not adjusted for looking at several."
+    return (
+        f"The {pairs} pairs of the comparison are judged together ({cmp.adjust}): with {100 * cmp.level:.6g}% "
+        f"confidence all of its intervals are right at once."
+    )
+
+
+def _compared(table: Table | None, shown: list[str], level: float) -> tuple[Comparison | None, list[str]]:
+    """The shown scores against each other, on UQ-AUC, or on UQ-C-index where only a loss is known."""
+    if table is None or len(shown) < 2:
+        return None, []
+    metric = "uq_auc" if table.error is not None else "uq_c_index"
+    pred = table.pred
+    rows: dict[str, Any] = {"weights": pred.weights, "clusters": pred.clusters}
+    rows |= {"error": table.error} if metric == "uq_auc" else {"loss": table.loss}
+    with collected() as notes:
+        try:
+            found = compare_scores({name: table.score(name) for name in shown}, metric=metric, level=level, **rows)
+        except InputError as error:
+            return None, [f"The scores are not compared: {error}"]
+    return found, [f"comparison: {note}" for note in notes]
+
+
+# ---- what limits it ---------------------------------------------------------------------------------------------
+
+
+def _no_explorer(table: Table | None, explorer: dict[str, Any] | None) -> str | None:
+    if table is None:
+        return "The rows were not kept, so there is no threshold to explore."
+    if explorer is None:
+        return "There is no threshold to explore: that needs errors, or a loss between 0 and 1."
+    return None if explorer["scores"] else "No score could be put into the explorer; see what was warned about."
+
+
+def _assumed(
+    ev: Evaluation, table: Table | None, explorer: dict[str, Any] | None, compared: dict[str, Any] | None
+) -> list[str]:
+    lines = ["A higher score means less sure. Ties count half."]
+    clusters = None if table is None else table.pred.clusters
+    if clusters is not None:
+        lines.append(
+            f"Rows of one cluster may depend on each other; the {count(int(clusters.max()) + 1)} clusters are taken as "
+            f"independent draws of what will come. Intervals and certified thresholds are then asymptotic, not exact."
+        )
+    else:
+        lines.append("Rows are taken as independent draws of the inputs that will come. Inputs that drift break that.")
+    if table is not None and table.weights is not None:
+        lines.append(f"Rows are weighted; they count as about {count(round(kish(table.weights)))} equal ones.")
+    lines.append(
+        f"Each interval of the table holds with {100 * ev.level:.6g}% confidence by itself, not all of them at once; "
+        f"so do those of the groups."
+    )
+    if compared is not None:
+        lines.append(compared["adjusted"])
+    if explorer is not None and not explorer["weighted"] and explorer["scores"]:
+        lines.append(
+            f"A certified threshold allows for {plural(explorer['tried'], 'score')} and one target that was fixed "
+            f"beforehand. The simultaneous bound of the explorer allows for all thresholds of one score."
+        )
+    words = ", ".join(f"{word} from {least:g}" for least, word in _WORDS[:-1])
+    return [*lines, f"Words for a UQ-AUC: {words}, weakly below; always with an interval above 0.5."]
+
+
+def data_hash(table: Table, names: tuple[str, ...]) -> str:
+    """SHA-256 of what was judged: scores by name, errors, loss, weights, clusters and groups, in the order of rows."""
+    found = hashlib.sha256()
+    pred = table.pred
+    parts: dict[str, Any] = {f"score {quoted(name)}": table.score(name) for name in names}
+    parts |= {"error": table.error, "loss": pred.loss, "labels": pred.labels, "weights": pred.weights}
+    parts |= {"clusters": pred.clusters, "groups": pred.groups}
+    for name, values in parts.items():
+        if values is not None:
+            found.update(f"{name} {len(values)} {values.dtype.str}\n".encode("utf-8", "backslashreplace"))
+            found.update(np.ascontiguousarray(values).data)
+    return found.hexdigest()
