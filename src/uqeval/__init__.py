@@ -9,7 +9,13 @@ from uqeval._errors import InputError, MissingExtra, UndefinedMetricWarning, UQW
 from uqeval._version import __version__
 
 if TYPE_CHECKING:
-    from uqeval import datasets, inference, kernels, metrics, scores, truth
+    from uqeval import datasets, decide, inference, kernels, metrics, plot, scores, truth
+    from uqeval.decide.choose import choose_threshold
+    from uqeval.decide.dominance import Dominance, dominance
+    from uqeval.decide.monitor import Check
+    from uqeval.decide.risk_map import RiskMap, risk_map
+    from uqeval.decide.set_valued import SetValuedClassifier
+    from uqeval.decide.threshold import Threshold, Thresholds
     from uqeval.evaluation.compare import compare
     from uqeval.evaluation.comparison import Comparison
     from uqeval.evaluation.evaluate import evaluate
@@ -19,31 +25,44 @@ if TYPE_CHECKING:
     from uqeval.inference.power import SampleSize, detectable_difference, sample_size
     from uqeval.inference.result import Estimate
     from uqeval.inputs import Predictions, read_predictions
+    from uqeval.report import report
 
 __all__ = [
+    "Check",
     "Comparison",
     "CorrelationTest",
+    "Dominance",
     "Estimate",
     "Evaluation",
     "InputError",
     "MissingExtra",
     "Predictions",
+    "RiskMap",
     "SampleSize",
+    "SetValuedClassifier",
+    "Threshold",
+    "Thresholds",
     "UQWarning",
     "UndefinedMetricWarning",
     "__version__",
     "bootstrap",
+    "choose_threshold",
     "compare",
     "compare_correlations",
     "datasets",
+    "decide",
     "detectable_difference",
+    "dominance",
     "estimate",
     "evaluate",
     "inference",
     "kernels",
     "metrics",
     "pearson",
+    "plot",
     "read_predictions",
+    "report",
+    "risk_map",
     "sample_size",
     "scores",
     "truth",
@@ -52,6 +71,8 @@ __all__ = [
 # Where each name lives; loaded when first used, so that `import uqeval` costs next to nothing.
 _HOME = {
     **dict.fromkeys(("Comparison", "Evaluation", "compare", "evaluate"), "uqeval.evaluation"),
+    **dict.fromkeys(("Check", "Dominance", "RiskMap", "SetValuedClassifier", "Threshold"), "uqeval.decide"),
+    **dict.fromkeys(("Thresholds", "choose_threshold", "dominance", "risk_map"), "uqeval.decide"),
     **dict.fromkeys(("Predictions", "read_predictions"), "uqeval.inputs"),
     **dict.fromkeys(
         ("CorrelationTest", "Estimate", "SampleSize", "bootstrap", "compare_correlations", "detectable_difference"),
@@ -59,7 +80,19 @@ _HOME = {
     ),
     **dict.fromkeys(("estimate", "pearson", "sample_size"), "uqeval.inference"),
 }
-_MODULES = ("datasets", "inference", "kernels", "metrics", "scores", "truth")
+_MODULES = (
+    "datasets",
+    "decide",
+    "inference",
+    "kernels",
+    "methods",
+    "metrics",
+    "plot",
+    "report",
+    "reproduce",
+    "scores",
+    "truth",
+)
 
 
 def __getattr__(name: str) -> Any:

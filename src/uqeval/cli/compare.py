@@ -37,6 +37,7 @@ def compare(
     level: o.Level = 0.95,
     method: Annotated[str, typer.Option(help="influence (default) or bootstrap.")] = "influence",
     resamples: Annotated[int, typer.Option(help="For the bootstrap.")] = 2000,
+    html: o.Html = None,
     json: o.Json = None,
     quiet: o.Quiet = False,
     seed: o.Seed = 0,
@@ -102,6 +103,12 @@ def compare(
     if json != "-" and not quiet:
         for result in results:
             print_comparison(result)
+    if html is not None:
+        if len(results) > 1:
+            raise InputError("--html shows one metric. Name one with --metric.")
+        uqeval.report(results[0], html)
+        if json != "-" and not quiet:
+            stdout().print(f"report: {html}", style="bold", markup=False)
 
 
 def _joined(found: dict[str, uqeval.Predictions], key: str | None) -> dict[str, uqeval.Predictions]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 import uqeval
 from uqeval.cli import options as o
@@ -18,6 +19,9 @@ _COMPARED = ["entropy", "gap_to_certain", "mutual_information", "vote_entropy"]
 
 
 def demo(
+    html: Annotated[
+        str, typer.Option(help="Where to write the report; '' for none.", metavar="FILE")
+    ] = "uqeval-demo.html",
     json: o.Json = None,
     everything: Annotated[bool, typer.Option("--all", help="All metrics, not the main ones.")] = False,
 ) -> None:
@@ -40,5 +44,8 @@ def demo(
     scores = {name: uqeval.scores.compute(name, pred) for name in _COMPARED}
     error = uqeval.truth.misclassified(pred.probs, pred.labels)  # type: ignore[arg-type]
     print_comparison(uqeval.compare(scores, error=error), out)
+    if html:
+        uqeval.report(ev, html, title="Digits: can this uncertainty be trusted?")
+        out.print(f"\nThe same with charts and a threshold explorer, to open in a browser: [bold]{escape(html)}[/]")
     out.print("\nNow your own predictions:  [bold]uqeval evaluate preds.csv[/]  and  [bold]uqeval compare preds.csv[/]")
     out.print("(columns: label, prob_<class>, …; or score_<name> and error; see uqeval evaluate --help)", style="dim")

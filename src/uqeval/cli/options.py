@@ -28,6 +28,7 @@ By = Annotated[str | None, typer.Option(help="Column of groups to report apart, 
 Cluster = Annotated[str | None, typer.Option(help="Column of independent units, as a patient id.")]
 Level = Annotated[float, typer.Option(help="Confidence level.")]
 Json = Annotated[str | None, typer.Option(help="Write JSON to this file, or '-' for stdout.", metavar="FILE|-")]
+Html = Annotated[str | None, typer.Option(help="Write a one-page report to this file.", metavar="FILE")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No table and no progress.")]
 Tie = Annotated[str, typer.Option(help="Rows whose soft labels tie: drop, or error (count as misaligned).")]
 Seed = Annotated[int, typer.Option(help="For what draws random numbers.")]

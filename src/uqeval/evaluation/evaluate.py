@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -86,7 +86,7 @@ def evaluate(
     seed : int or numpy Generator
         For the intervals that draw random numbers.
     progress : callable(done, total), optional
-        Called while the bootstrap runs, from 0 to the total for each score and metric.
+        Called after each estimate; while the bootstrap runs, from 0 to the total for each score and metric.
 
     Returns
     -------
@@ -113,14 +113,16 @@ def evaluate(
         names = _score_names(pred, scores)
         chosen = _metrics(table, metrics)
         _note_infinite(table, names)
-        rows = list(_rows(table, names, chosen, how, draws))
+        groups = list(_members(pred))
+        step = _counter(None if count else progress, len(names), chosen, 1 + len(groups))
+        rows = list(step(_rows(table, names, chosen, how, draws)))
         small = []
-        for group, members in _members(pred):
+        for group, members in groups:
             if len(members) < 2:
                 small.append(group)
                 continue
             with collected():  # said for all rows already, with their row numbers
-                part = list(_rows(Table(pred.take(members)), names, chosen, how, draws))
+                part = list(step(_rows(Table(pred.take(members)), names, chosen, how, draws)))
             rows += [replace(row, group=group) for row in part]
         if small:
             named = ", ".join(map(repr, small[:_MOST_NOTES])) + (", …" if len(small) > _MOST_NOTES else "")
@@ -248,6 +250,24 @@ class _How:
     level: float
     resamples: int
     progress: Progress | None
+
+
+def _counter(
+    progress: Progress | None, scores: int, metrics: list[Metric], parts: int
+) -> Callable[[Iterator[Row]], Iterator[Row]]:
+    """Passes rows on and tells how many there were, over all rows and all groups."""
+    total = parts * sum(scores if metric.name in RANKING else 1 for metric in metrics)
+    done = 0
+
+    def counted(rows: Iterator[Row]) -> Iterator[Row]:
+        nonlocal done
+        for row in rows:
+            yield row
+            done += 1
+            if progress is not None:
+                progress(done, total)
+
+    return counted
 
 
 def _rows(table: Table, names: list[str], metrics: list[Metric], how: _How, seed: int) -> Iterator[Row]:
