@@ -1,0 +1,333 @@
+"""Runs models over a loader, pass by pass, and gathers their logits as float64 NumPy arrays.
+
+Knows about modes, devices, random numbers, shapes and progress, so that a method says only which model runs how often.
+What the logits mean is left to `Predictions`.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Literal, NoReturn, TypeAlias
+
+import numpy as np
+import torch
+from torch import nn
+
+from uqeval._check import Float, Int, check_labels, check_seed, to_array
+from uqeval._errors import InputError
+
+__all__ = [
+    "Device",
+    "Passes",
+    "Progress",
+    "check_count",
+    "check_device",
+    "check_model",
+    "draw_seeds",
+    "forked_rng",
+    "logits_of",
+    "ready",
+]
+
+Device: TypeAlias = str | torch.device | None
+Progress: TypeAlias = Callable[[int, int | None], object] | Literal[False] | None
+
+_PATIENCE = 1.0  # seconds of work before a bar appears
+
+
+def check_model(name: str, model: object) -> nn.Module:
+    """A torch module, or an error that names the argument."""
+    if not isinstance(model, nn.Module):
+        raise InputError(
+            f"`{name}` is a {type(model).__name__}. Pass a torch.nn.Module that returns logits (batch, K)."
+        )
+    return model
+
+
+def check_count(name: str, value: int) -> int:
+    """An int of at least 1."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise InputError(f"`{name}` must be an int of at least 1; it is {value!r}.")
+    return int(value)
+
+
+def check_device(device: Device) -> Device:
+    """None, "auto" or a device that torch knows and this machine has."""
+    if device is None or device == "auto":
+        return device
+    try:
+        wanted = torch.device(device)
+    except (RuntimeError, TypeError):
+        raise InputError(f'`device` is {device!r}. Pass None, "auto", "cpu", "cuda" or a torch.device.') from None
+    if wanted.type == "cuda" and not torch.cuda.is_available():
+        raise InputError(f'`device` is {str(wanted)!r} but torch sees no CUDA device. Pass None, "auto" or "cpu".')
+    return wanted
+
+
+def draw_seeds(seed: int | np.random.Generator, count: int) -> list[int]:
+    """One torch seed per member; the first ones stay the same when `count` grows."""
+    # Not seed, seed + 1, …: ensembles with neighbouring seeds would share members. Torch's CPU generator uses 32 bits.
+    return [int(word) for word in check_seed(seed).integers(0, 2**32, size=count)]
+
+
+@contextmanager
+def ready(model: nn.Module, device: Device, *, active: Iterable[nn.Module] = ()) -> Iterator[torch.device]:
+    """The model in eval mode on its device, `active` layers in train mode; all as before when the block ends.
+
+    Yields the device that inputs go to.
+    """
+    homes = {tensor.device for tensors in (model.parameters(), model.buffers()) for tensor in tensors}
+    first = next((tensor.device for tensors in (model.parameters(), model.buffers()) for tensor in tensors), None)
+    home = first or torch.device("cpu")
+    target = _target(home, device)
+    if target != home and len(homes) > 1:
+        raise InputError(
+            f"`device` is {str(device)!r} but the model lies on {', '.join(sorted(map(str, homes)))}. Pass device=None."
+        )
+    modes = [(module, module.training) for module in model.modules()]
+    try:
+        if target != home:
+            model.to(target)  # outside inference mode, where the parameters could not be trained any more
+        model.eval()
+        for layer in active:
+            layer.training = True
+        yield target
+    finally:
+        for module, training in modes:
+            module.training = training  # not .train(): it would recurse, and users override it
+        if target != home:
+            model.to(home)
+
+
+def _target(home: torch.device, device: Device) -> torch.device:
+    if device is None:
+        return home
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else home
+    wanted = torch.device(device)
+    # "cuda" means the card where the model already is, not another one.
+    return home if str(wanted) == home.type else wanted
+
+
+@contextmanager
+def forked_rng(device: torch.device) -> Iterator[Callable[[int], None]]:
+    """Yields a function that seeds the CPU and `device`; the CPU's and the cards' states are as before at the end."""
+    # torch.manual_seed would reach every card, also those not in use yet, whose states nobody has saved.
+    cpu = torch.get_rng_state()
+    cards = torch.cuda.get_rng_state_all() if device.type == "cuda" else []
+
+    def seed_all(seed: int) -> None:
+        torch.default_generator.manual_seed(seed)
+        if device.type == "cuda":
+            torch.cuda.manual_seed_all(seed)
+        elif device.type != "cpu":
+            getattr(torch, device.type).manual_seed(seed)
+
+    try:
+        yield seed_all
+    finally:
+        torch.set_rng_state(cpu)
+        if cards:
+            torch.cuda.set_rng_state_all(cards)
+
+
+class Passes:
+    """Gathers the logits of several passes over one loader, and the labels, which must come in the same order.
+
+    Parameters
+    ----------
+    method : str
+        Whose passes they are, for messages.
+    loader : iterable of (x, y) batches
+        Gone through once per pass.
+    count : int
+        How many passes there will be.
+    progress : None, False or callable
+        None: a bar on the terminal after a second; False: none; else called as ``progress(done, total)``.
+    """
+
+    def __init__(self, method: str, loader: Iterable[Any], count: int, progress: Progress = None) -> None:
+        if not isinstance(loader, Iterable):
+            raise InputError(f"`loader` is a {type(loader).__name__}. Pass an iterable of (x, y) batches.")
+        if count > 1 and isinstance(loader, Iterator):
+            raise InputError(
+                f"`loader` is a {type(loader).__name__}, which can be gone through once, but {method} needs {count} "
+                f"passes. Pass a DataLoader or a list of batches."
+            )
+        self.method, self.loader, self.count = method, loader, count
+        self._meter = _Meter(method, progress, count, _length(loader))
+        self._logits: Float | None = None
+        self._labels: Int = np.empty(0, dtype=np.int64)
+        self._done = 0
+
+    def __enter__(self) -> Passes:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._meter.close()
+
+    def run(self, model: nn.Module, device: torch.device, reseed: Callable[[], None] | None = None) -> None:
+        """One pass of a `ready` model; `reseed` makes its random numbers those of this pass."""
+        if reseed is not None:
+            reseed()  # what the loader draws for itself
+        batches = iter(self.loader)
+        if reseed is not None:
+            reseed()  # what the model draws, whether or not the loader has drawn: persistent workers do so only once
+        logits: list[Float] = []
+        labels: list[Any] = []
+        ask = "All outputs must have the same classes."
+        start = 0
+        for index, batch in enumerate(batches):
+            x, y = self._pair(index, batch)
+            with torch.inference_mode():
+                output = model(_moved(x, device))
+            block = self._checked(index, output, len(y))
+            stop = start + len(y)
+            if self._logits is None:
+                if logits and block.shape[1] != logits[0].shape[1]:
+                    self._fail(index, f"has {block.shape[1]} classes, batch 0 has {logits[0].shape[1]}", ask)
+                logits.append(block)
+                labels.append(y)
+            else:
+                if block.shape[1] != self._logits.shape[2]:
+                    self._fail(index, f"has {block.shape[1]} classes, pass 0 has {self._logits.shape[2]}", ask)
+                if not np.array_equal(y, self._labels[start:stop]):
+                    self._other_rows()
+                self._logits[self._done, start:stop] = block
+            start = stop
+            self._meter.step()
+        if self._logits is None:
+            if not start:
+                raise InputError(f"{self.method}: `loader` gave no rows. Pass at least one batch (x, y).")
+            first = np.concatenate(logits)
+            self._labels = check_labels(np.concatenate(labels), first.shape[1])
+            self._logits = np.empty((self.count, *first.shape))
+            self._logits[0] = first
+            self._meter.batches(len(logits))
+        elif start != len(self._labels):
+            self._other_rows()
+        self._done += 1
+
+    def result(self) -> tuple[Float, Int]:
+        """Logits (passes, n, K) and labels (n,)."""
+        if self._logits is None or self._done != self.count:
+            raise RuntimeError(f"{self._done} of {self.count} passes were run")
+        return self._logits, self._labels
+
+    def _pair(self, index: int, batch: Any) -> tuple[Any, Any]:
+        if not isinstance(batch, Sequence) or isinstance(batch, str) or len(batch) != 2:
+            what = f"a {type(batch).__name__}" + (f" of {len(batch)}" if isinstance(batch, tuple | list) else "")
+            raise InputError(f"{self.method}: batch {index} of `loader` is {what}. Yield pairs (x, y).")
+        y = to_array("labels", batch[1])
+        if y.ndim != 1:
+            raise InputError(
+                f"{self.method}: the labels of batch {index} have shape {y.shape}. Yield class indices (batch,)."
+            )
+        return batch[0], y
+
+    def _checked(self, index: int, output: Any, rows: int) -> Float:
+        """A batch's logits as a float64 copy."""
+        ask = "Return a tensor of logits (batch, K)."
+        if not isinstance(output, torch.Tensor):
+            self._fail(index, f"is a {type(output).__name__}", ask)
+        shape = tuple(output.shape)
+        if len(shape) == 2 and shape[1] == 1:
+            self._fail(index, f"has shape {shape}", "Return two logits for two classes: [0, z] for a single logit z.")
+        if len(shape) != 2 or shape[1] < 2:
+            self._fail(index, f"has shape {shape}", ask)
+        if shape[0] != rows:
+            self._fail(index, f"has {shape[0]} rows for {rows} labels", ask)
+        block: Float = np.array(output.detach().cpu().to(torch.float64).numpy())
+        bad = ~np.isfinite(block).all(axis=1)
+        if bad.any():
+            where = f"(first: row {int(bad.argmax())} of the batch)"
+            self._fail(index, f"has NaN or infinity in {int(bad.sum())} rows {where}", "Mend the model or its inputs.")
+        return block
+
+    def _fail(self, index: int, what: str, advice: str) -> NoReturn:
+        where = f"batch {index}" + (f" in pass {self._done}" if self.count > 1 else "")
+        raise InputError(f"{self.method}: the model's output for {where} {what}. {advice}")
+
+    def _other_rows(self) -> NoReturn:
+        raise InputError(
+            f"{self.method}: `loader` gave other labels in pass {self._done} than in pass 0. "
+            f"Use shuffle=False, so that all passes see the same rows in the same order."
+        )
+
+
+def logits_of(
+    method: str, model: nn.Module, loader: Iterable[Any], device: Device, progress: Progress
+) -> tuple[Float, Int]:
+    """Logits (n, K) and labels of one pass in eval mode."""
+    with Passes(method, loader, 1, progress) as passes, ready(model, device) as where:
+        passes.run(model, where)
+    logits, labels = passes.result()
+    return logits[0], labels
+
+
+def _moved(x: Any, device: torch.device) -> Any:
+    """Tensors in tuples, lists and dicts too; whatever else has a method `to` (packed sequences) moves itself."""
+    if hasattr(x, "to"):
+        return x.to(device)
+    if isinstance(x, Mapping):
+        return {key: _moved(value, device) for key, value in x.items()}
+    if isinstance(x, tuple) and hasattr(x, "_fields"):
+        return type(x)(*(_moved(value, device) for value in x))
+    if isinstance(x, tuple | list):
+        return type(x)(_moved(value, device) for value in x)
+    return x
+
+
+def _length(loader: Iterable[Any]) -> int | None:
+    try:
+        return len(loader)  # type: ignore[arg-type]
+    except (TypeError, NotImplementedError):  # also a DataLoader of an iterable dataset
+        return None
+
+
+class _Meter:
+    """Counts batches over all passes, for a bar on the terminal or for a function."""
+
+    def __init__(self, title: str, progress: Progress, passes: int, batches: int | None) -> None:
+        if not (progress is None or progress is False or callable(progress)):
+            raise InputError(f"`progress` is {progress!r}. Pass None, False or a function of (done, total).")
+        self._call = progress if callable(progress) else None
+        self._wanted = progress is None and sys.stderr is not None and sys.stderr.isatty()
+        self._title, self._passes = title, passes
+        self._total = None if batches is None else passes * batches
+        self._count = 0
+        self._start = time.monotonic()
+        self._bar: Any = None
+
+    def batches(self, count: int) -> None:
+        """So many batches there are in a pass."""
+        self._total = self._passes * count
+
+    def step(self) -> None:
+        self._count += 1
+        if self._call is not None:
+            self._call(self._count, self._total)
+        if self._wanted and self._bar is None and time.monotonic() - self._start > _PATIENCE:
+            self._open()
+        if self._bar is not None:
+            self._bar.update(self._task, completed=self._count, total=self._total)
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def _open(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bar
+
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        self._bar = Bar(*columns, console=Console(stderr=True), transient=True)
+        self._task = self._bar.add_task(self._title, total=self._total)
+        self._bar.start()
