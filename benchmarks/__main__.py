@@ -11,7 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from benchmarks import promises
+from benchmarks import promises, training
 from benchmarks.contestants import TASKS
 from benchmarks.measure import peak_memory, time_task
 
@@ -121,6 +121,7 @@ def main() -> None:
         "promises": promises.ratios(times) + promises.absolute(times),
     }
     if not quick:
+        results["promises"] += training.compare()
         results["huge"] = promises.huge()
     text = page(results)
     print(text[text.index("## Memory") :])

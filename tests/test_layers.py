@@ -35,9 +35,9 @@ ALLOWED = {
     "pyarrow": {"inputs", "inference"},
     "pandas": {"inference"},  # to_frame
     "polars": {"inference"},
-    "altair": {"plot"},
-    "vl_convert": {"plot", "report"},
-    "jinja2": {"report"},
+    "altair": {"plot", "reproduce"},
+    "vl_convert": {"plot", "report", "reproduce"},
+    "jinja2": {"report", "reproduce"},
     "typer": {"cli"},
     "rich": {"cli", "methods"},
     "torch": {"methods", "reproduce"},

@@ -19,6 +19,10 @@ class MissingExtra(ImportError):
 
     def __init__(self, feature: str, package: str, extra: str) -> None:
         super().__init__(f'{feature} needs {package}. Install it with: pip install "uqeval[{extra}]"')
+        self._of = (feature, package, extra)
+
+    def __reduce__(self) -> tuple[type[MissingExtra], tuple[str, str, str]]:
+        return MissingExtra, self._of  # so that a worker process can report it
 
 
 class UQWarning(UserWarning):

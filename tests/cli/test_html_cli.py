@@ -20,9 +20,8 @@ def preds(tmp_path):
     p = rng.random(N).round(6)
     label = (rng.random(N) < p).astype(int)
     lines = ["label,prob_0,prob_1,image,group"]
-    lines += [
-        f"{y},{1 - a:.6f},{a:.6f},img{k}</script>.png,{'ab'[k % 2]}" for k, (y, a) in enumerate(zip(label, p, strict=True))
-    ]
+    for k, (y, a) in enumerate(zip(label, p, strict=True)):
+        lines.append(f"{y},{1 - a:.6f},{a:.6f},img{k}</script>.png,{'ab'[k % 2]}")
     path = tmp_path / "preds.csv"
     path.write_text("\n".join(lines) + "\n")
     return path

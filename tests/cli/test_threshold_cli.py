@@ -14,6 +14,7 @@ import pytest
 
 import commands
 import uqeval as uq
+from uqeval.decide.threshold import shown
 
 N = 1200
 call, spawn, succeed, fail, misuse = (
@@ -130,7 +131,7 @@ def test_the_numbers_are_those_of_the_library(tmp_path, suffix):
 def test_the_statement_says_what_to_do_and_how_sure_that_is(file):
     out = words(succeed(file, "--score", "entropy", "--max-risk", "0.05"))
     expected = uq.choose_threshold("entropy", predictions=uq.read_predictions(file), max_risk=0.05)
-    assert out.startswith(f"Act where entropy ≤ {expected.value:.6g}")
+    assert out.startswith(f"Act where entropy ≤ {shown(expected.value)}: ")
     assert "With 95% confidence, at most 5% of the accepted inputs are wrong." in out
     assert f"{expected.n_accepted:,} of 1,200 calibration rows accepted" in out
 
@@ -390,7 +391,7 @@ def test_a_score_that_is_infinite_can_be_accepted_and_stored(tmp_path):
     path = write(tmp_path / "inf.parquet", table)
     found = data(path, "--max-risk", "0.05")
     assert (found["value"], found["n_accepted"]) == ("inf", 200)
-    assert "Act where mine ≤ inf: 100.0%" in succeed(path, "--max-risk", "0.05")
+    assert "Act where mine ≤ ∞: 100.0%" in succeed(path, "--max-risk", "0.05")
 
 
 def test_quiet_prints_nothing(plain):

@@ -21,6 +21,7 @@ from uqeval.cli.doctor import doctor
 from uqeval.cli.evaluate import evaluate
 from uqeval.cli.output import stderr
 from uqeval.cli.power import power
+from uqeval.cli.reproduce import reproduce
 from uqeval.cli.threshold import threshold
 
 __all__ = ["app", "main"]
@@ -38,6 +39,7 @@ app.command()(compare)
 app.command()(threshold)
 app.command()(check)
 app.command()(power)
+app.add_typer(reproduce, name="reproduce")
 app.command()(doctor)
 
 # The same words as options, where a message speaks of arguments.

@@ -1,0 +1,242 @@
+"""Figures and page of the synthetic study, on a grid of a few small networks."""
+
+import dataclasses
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tiny_grid import TINY
+
+from uqeval.datasets import synthetic as draw_data
+from uqeval.reproduce import figures, page, panels, scenes, synthetic, temperature
+from uqeval.reproduce.synthetic import GRID, read_grid
+
+NAMES = [
+    "metric_vs_kendall",
+    "metric_vs_kendall_by_method",
+    "correlations_vs_d",
+    "correlations_by_metric",
+    "dataset",
+    "phi_and_varphi",
+    "risk_control",
+    "score_vs_phi",
+    "score_vs_varphi",
+    "temperature",
+]
+
+
+@pytest.fixture(scope="module")
+def grid_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("grid") / "tiny.toml"
+    path.write_text(TINY, encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def study(grid_file):
+    return synthetic(seeds=3, grid=grid_file, jobs=1)
+
+
+@pytest.fixture(scope="module")
+def scaled():
+    return temperature(temperatures=[0.1, 1, 10])
+
+
+@pytest.fixture(scope="module")
+def drawn(study, scaled, tmp_path_factory):
+    out = tmp_path_factory.mktemp("out")
+    return out, panels.save(figures.draw(study, scaled), out)
+
+
+@pytest.fixture(scope="module")
+def scene():
+    found = scenes.arbitrary(GRID, [1, 2, 5], (0.75, 2.4))
+    assert found is not None
+    return found
+
+
+# ---- figures ---------------------------------------------------------------------------------------------------
+
+
+def test_every_figure_is_drawn_as_svg_and_png(drawn):
+    out, pictures = drawn
+    assert list(pictures) == NAMES
+    for name in NAMES:
+        assert (out / "figures" / f"{name}.svg").read_text(encoding="utf-8") == pictures[name].svg
+        assert (out / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        assert pictures[name].title not in pictures[name].bare
+        assert pictures[name].title in pictures[name].svg.replace("&lt;", "<").replace("&gt;", ">")
+
+
+def test_no_figure_has_more_marks_than_a_reader_can_use(drawn):
+    for name, picture in drawn[1].items():
+        assert picture.svg.count("<path") < 2500, name
+        assert len(picture.svg) < 400_000, name
+
+
+def test_the_scatter_shows_the_draw_with_the_median_d(study):
+    d = study.settings["d"]
+    assert d[str(figures.shown_draw(study))] == np.median(list(d.values()))
+
+
+def test_a_draw_without_a_defined_correlation_is_still_drawn(study):
+    rows = [{**row, "r": math.nan, "low": math.nan, "high": math.nan} for row in study.correlations]
+    models = [{**row, "kendall_phi": None} for row in study.models]
+    empty = dataclasses.replace(study, correlations=rows, models=models)
+    chart = figures.metric_vs_kendall(empty, figures.shown_draw(empty)).to_dict()
+    assert "r = –" in chart["vconcat"][0]["hconcat"][0]["title"]["text"]
+    assert figures.correlations_vs_d(empty).to_dict()["title"]["text"].startswith("How the correlations")
+
+
+# ---- the data --------------------------------------------------------------------------------------------------
+
+
+def test_the_arbitrary_predictor_is_better_than_chance_and_the_draw_is_named(scene):
+    right = (scene.predict(scene.data.x).argmax(axis=1) == scene.data.labels).mean()
+    assert right >= 0.6
+    assert f"Draw {scene.seed}" in scene.words
+    assert "passed over" in scene.words
+    assert scenes.arbitrary({"data": {"classes": 3}}, [0], None) is None
+
+
+def test_a_draw_outside_the_study_is_said_to_be_one(scene):
+    other = scenes.arbitrary(GRID, [1], (0.75, 2.4))
+    assert other.seed not in (1,)
+    assert "not one of the study" in other.words
+    assert "not one of the study" not in scene.words
+
+
+@pytest.mark.parametrize("name", ["pi", "phi", "varphi"])
+def test_the_rectangles_of_a_map_tile_it_with_the_right_shades(scene, name):
+    cells = scene.map(name)
+    (left, right), (below, above) = scene.limits
+    areas = (cells["right"] - cells["left"]) * (cells["above"] - cells["below"])
+    assert areas.sum() == pytest.approx((right - left) * (above - below))
+    side = (right - left) / 64
+    x = np.column_stack([cells["left"] + side / 2, (cells["below"] + cells["above"]) / 2])
+    probs = scene.predict(x)
+    exact = {"pi": scene.data.pi(x)[:, 1], "phi": scene.data.phi(x, probs), "varphi": scene.data.varphi(x, probs)}
+    assert np.abs(cells["value"] - exact[name]).max() <= 0.5 / 40 + 1e-9
+
+
+def test_exact_risk_curves_rise_and_end_at_the_exact_risk(scene):
+    mce, mbc = ([row for row in rows if row["kind"] == "exact"] for rows in scenes.risk_curves(scene))
+    for curve in (mce, mbc):
+        assert (np.diff([row["risk"] for row in curve]) > -1e-9).all()
+    assert all(row["risk"] == 0 for row in mbc if row["beta"] <= 0.5)
+    # The chance of a mistake in closed form: the predictor cuts the second coordinate, which is normal in each class.
+    away = (scene.level - scene.data.means[:, 1]) / (scene.data.sigma * math.sqrt(2))
+    below = [(1 + math.erf(z)) / 2 for z in away]
+    error = scene.data.prior[0] * (1 - below[0]) + scene.data.prior[1] * below[1]
+    assert mce[-1]["risk"] == pytest.approx(error, abs=2e-3)
+
+
+def test_observed_risk_curves_end_at_the_observed_risk(scene):
+    data = scene.data
+    probs = scene.predict(data.x)
+    ends = [rows[-1] for rows in scenes.risk_curves(scene)]
+    assert [row["kind"] for row in ends] == ["observed", "observed"]
+    assert ends[0]["risk"] == pytest.approx((probs.argmax(axis=1) != data.labels).mean())
+    assert ends[1]["risk"] == pytest.approx(data.misaligned(data.x, probs).mean())
+
+
+def test_models_trained_again_are_those_of_the_study(study, grid_file):
+    seed = figures.shown_draw(study)
+    known = {(row["model"], row["score"]): row for row in study.models if row["draw"] == seed}
+    again = scenes.few_models(read_grid(grid_file), seed)
+    assert {model.family for model in again} == {"softmax", "ensemble", "dropout"}
+    for model in again:
+        row = known[model.model, model.name]
+        for truth in ("kendall_phi", "kendall_varphi"):
+            assert model.kendall[truth] == pytest.approx(row[truth], abs=0.01)
+
+
+# ---- the page --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def html(study, drawn):
+    return page.synthetic_page(study, drawn[1], {"training": 61.4, "figures": 2.0}, "8 of 8 parts were there.")
+
+
+def test_the_page_needs_nothing_from_elsewhere_and_runs_no_script(html):
+    assert "<script" not in html
+    assert "default-src 'none'" in html
+    addresses = {found for found in re.findall(r'(?:href|src)="([^"]*)"', html) if not found.startswith("#")}
+    assert all(found.startswith(("figures/", "data:")) for found in addresses)
+    assert "url(http" not in html
+
+
+def test_the_page_ties_everything_together(html, study, drawn):
+    assert "paper (one draw, d unknown)" in html
+    assert "1 min 1 s" in html
+    assert "8 of 8 parts were there." in html
+    assert "What reproduces" in html
+    assert "What does not" in html
+    for name, picture in drawn[1].items():
+        assert f'id="{name}"' in html
+        assert picture.title in html
+    for note in study.notes:
+        assert note.replace("'", "&#39;") in html
+
+
+def test_ids_of_inline_drawings_do_not_clash(html):
+    ids = re.findall(r'\bid="([^"]*)"', html)
+    assert len(ids) == len(set(ids))
+    for used in re.findall(r"url\(#([^)]*)\)", html):
+        assert used in ids
+
+
+def test_hostile_names_are_escaped(study, drawn):
+    bad = "<script>alert(1)</script>"
+    grid = {**study.settings["grid"], "methods": [{**m, "title": bad} for m in study.settings["grid"]["methods"]]}
+    hostile = dataclasses.replace(study, settings={**study.settings, "grid": grid}, notes=[bad])
+    text = page.synthetic_page(hostile, drawn[1])
+    assert "<script" not in text
+    assert "&lt;script&gt;alert(1)" in text
+    chart = figures.metric_vs_kendall(hostile, figures.shown_draw(hostile))
+    pictures = panels.save({"x": chart}, Path(drawn[0]) / "hostile")
+    assert "<script" not in pictures["x"].svg
+
+
+def test_verdicts_follow_the_numbers(study):
+    def with_r(r):
+        rows = [{**row, "r": r[row["metric"]]} for row in study.correlations if row["metric"] in r]
+        tests = [{**test, "difference": 0.1, "p_williams": 0.001} for test in study.tests]
+        return page.verdicts(dataclasses.replace(study, correlations=rows, tests=tests))
+
+    good, bad = with_r({"uq_auc": 0.95, "uq_c_index": 0.99, "ece": 0.1})
+    assert any("UQ-AUC follows" in words for words in good)
+    assert any("better than UQ-AUC does on 3 of 3 draws" in words for words in good)
+    assert any("significantly better" in words for words in good)
+    assert any("inside the paper's intervals: UQ-AUC with κ(s; φ) on 3" in words for words in bad)
+    good, bad = with_r({"uq_auc": 0.5, "uq_c_index": 0.4, "ece": 0.9})
+    assert any("does not always follow" in words for words in bad)
+    assert any("better than UQ-AUC does on 0 of 3 draws" in words for words in bad)
+    assert any("Calibration" in words for words in bad)
+    assert not any("follows" in words for words in good)
+
+
+def test_the_table_has_the_papers_row_before_ours(study):
+    rows = page.table_rows(study)
+    labels = [label for label, _, _ in rows]
+    assert labels[:2] == ["UQ-AUC, paper (one draw, d unknown)", "UQ-AUC"]
+    assert [paper for _, _, paper in rows[:2]] == [True, False]
+    assert "94.56% (93.36–95.55)" in rows[0][1]
+    assert "ECE, paper (one draw, d unknown)" in labels
+
+
+def test_the_page_of_the_temperature_experiment(scaled, drawn):
+    text = page.temperature_page(scaled, {"temperature": drawn[1]["temperature"]})
+    assert "exactly constant" in text
+    assert "<script" not in text
+    assert "Time per stage" not in text
+
+
+def test_more_than_two_classes_have_no_map(study, scaled):
+    grid = {**study.settings["grid"], "data": {"n": 240, "train": 0.5, "classes": 3}}
+    assert draw_data(**grid["data"], seed=0).n_classes == 3
+    three = dataclasses.replace(study, settings={**study.settings, "grid": grid})
+    assert set(NAMES) - set(figures.draw(three, scaled)) == {"dataset", "phi_and_varphi", "risk_control"}

@@ -1,0 +1,234 @@
+"""The paper's theorems on finite populations: each number is checked against its definition or by hand."""
+
+import itertools
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from uqeval import metrics
+from uqeval._errors import InputError
+from uqeval.reproduce import populations as pop
+from uqeval.reproduce import theorems
+
+PAGE = Path(__file__).parents[2] / "docs" / "theorems.md"
+COUNT = 200
+
+
+@pytest.fixture(scope="module")
+def result():
+    return theorems()
+
+
+def numbers(result, name):
+    return result[name].numbers
+
+
+# ---- populations -----------------------------------------------------------------------------------------------
+
+
+def test_every_weak_ordering_is_listed_once():
+    assert [len(pop.orderings(m)) for m in range(1, 6)] == [1, 3, 13, 75, 541]  # Fubini's numbers
+    for ranks in (pop.orderings(4), pop.orderings(3)):
+        assert len({tuple(row) for row in ranks.tolist()}) == len(ranks)
+    assert len(pop.subsets(5)) == 31
+
+
+@pytest.mark.parametrize("classes", [2, 3, 5])
+def test_population_metrics_equal_the_weighted_metrics_of_the_library(classes):
+    rng = np.random.default_rng(classes)
+    for _ in range(50):
+        p = pop.draw(rng, 5, classes)
+        score = rng.integers(0, 4, size=5)
+        twice, error = np.r_[score, score], np.repeat([0, 1], 5)
+        weights = np.r_[p.mass * (1 - p.phi), p.mass * p.phi]
+        assert pop.auc(p, score) == pytest.approx(metrics.uq_auc(twice, error, weights=weights), abs=1e-12)
+        assert pop.g_auc(p, score) == pytest.approx(metrics.g_auc(twice, error, weights=weights), abs=1e-12)
+        outcome = (p.mass[:, None] * p.truth).ravel()
+        found = metrics.uq_c_index(np.repeat(score, classes), -p.probs.ravel(), weights=outcome)
+        assert pop.c_index(p, score) == pytest.approx(found, abs=1e-12)
+
+
+def test_population_aurc_is_the_limit_of_the_finite_sample_aurc():
+    p = pop.Population(
+        np.array([0.2, 0.5, 0.3]), np.array([[0.9, 0.1], [0.7, 0.3], [0.5, 0.5]]), np.tile([0.8, 0.2], (3, 1))
+    )
+    rows = np.repeat([0, 1, 2], [20_000, 50_000, 30_000])
+    loss = p.phi[rows]
+    for ranks in ([0, 1, 2], [2, 1, 0], [0, 0, 1], [0, 0, 0]):
+        score = np.array(ranks)
+        assert pop.aurc(p, score) == pytest.approx(metrics.aurc(score[rows], loss), abs=1e-4)
+
+
+def test_regret_is_what_a_ranking_loses_pair_by_pair():
+    rng = np.random.default_rng(3)
+    p = pop.draw(rng, 4, 2)
+    phi, rate = p.phi, p.error
+    for ranks in pop.orderings(4):
+        lost = 0.0
+        for i, j in itertools.product(range(4), repeat=2):
+            order = (phi[i] - phi[j]) * (ranks[i] - ranks[j])
+            wrong = 1.0 if order < 0 else 0.5 if ranks[i] == ranks[j] else 0.0
+            lost += p.mass[i] * p.mass[j] * abs(phi[i] - phi[j]) * wrong
+        expected = lost / (2 * rate * (1 - rate))
+        assert pop.regret(p, p.mistakes(), phi, ranks) == pytest.approx(expected, abs=1e-14)
+
+
+# ---- what holds ------------------------------------------------------------------------------------------------
+
+
+def test_the_page_of_the_docs_is_what_the_code_writes_now(result):
+    assert PAGE.read_text(encoding="utf-8") == result.markdown(), "write it again: uqeval reproduce theorems"
+
+
+def test_nested_sets_and_maximisers_hold_on_every_population(result):
+    assert numbers(result, "nested_phi") == {"rising": COUNT, "equivalent": COUNT}
+    assert numbers(result, "equal_sets") == {"same": COUNT}
+    for name in ("uq_auc", "uq_c_index"):
+        found = numbers(result, name)
+        assert (found["best"], found["alone"]) == (COUNT, COUNT)
+        assert found["regret_error"] < 1e-12
+    two = numbers(result, "nested_varphi")
+    assert (two["rising"], two["zero_below_half"]) == (COUNT, COUNT)
+    assert numbers(result, "phi_optimal") == {"largest": COUNT}
+    assert numbers(result, "aurc")["phi_is_best"] == COUNT
+
+
+def test_another_order_than_phi_does_not_attain_the_maximum():
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        p = pop.draw(rng, 5, 2)
+        assert pop.auc(p, -p.phi) < pop.auc(p, p.phi)
+        assert pop.c_index(p, -p.varphi) < pop.c_index(p, p.varphi)
+
+
+def test_lemma_is_twice_augrc_and_not_aurc(result):
+    found = numbers(result, "lemma")
+    assert found["formula_error"] < 1e-12
+    assert (found["rankings"], found["augrc"], found["h_auc"], found["aurc"]) == (1004, 1004, 1004, 16)
+
+
+# ---- what fails ------------------------------------------------------------------------------------------------
+
+
+def test_ties_of_phi_may_be_broken_without_loss(result):
+    found = numbers(result, "uq_auc")
+    assert found["tied_refinements"] == COUNT
+    assert found["example"] == 1.0
+
+
+def test_literal_inequalities_reward_a_constant_score(result):
+    found = numbers(result, "literal")
+    assert found["constant_gets_one"] == COUNT
+    assert round(found["perfect"], 3) == 0.549
+    # The same by drawing pairs of a perfect score without ties at an accuracy of 0.9.
+    score = np.arange(1000)
+    wrong = score >= 900
+    pairs = wrong[:, None] <= wrong[None, :]
+    assert (pairs & (score[:, None] <= score[None, :])).sum() / pairs.sum() == pytest.approx(0.5 / 0.91, abs=1e-3)
+
+
+def test_coverage_of_the_set_valued_classifier(result):
+    found = numbers(result, "coverage")
+    assert found["largest_error"] < 1e-12
+    assert round(found["example"], 4) == 0.9915
+
+
+def test_misalignment_falls_with_three_classes(result):
+    found = numbers(result, "nested_varphi")
+    assert np.round(found["example"], 3).tolist() == [0.0, 0.286, 0.2]
+    assert found["falls_with_three_classes"] > 0
+    three = numbers(result, "varphi_optimal")
+    assert (three["largest"], three["separating_scores"]) == (COUNT, COUNT)
+    assert three["three_classes_fail"] > 0
+
+
+def test_c_index_theorem_fails_with_more_classes(result):
+    found = numbers(result, "many_classes")
+    assert (round(found["varphi"], 3), round(found["reversed"], 3)) == (0.368, 0.632)
+    assert found["circle"] == pytest.approx([5 / 9] * 3, abs=1e-15)
+    share = found["not_optimal"]
+    assert share["unrelated_3"] < share["unrelated_5"] < share["unrelated_10"]
+    assert share["unrelated_3"] > 0.15
+    assert share["noisy_3"] < 0.15
+    assert share["noisy_10"] < 0.02
+
+
+def test_c_index_repeats_the_models_own_confidence(result):
+    found = numbers(result, "self_reference")
+    exact = {key: round(value, 3) for key, value in found["exact"].items()}
+    assert exact == {"auc": 0.5, "c_index": 0.9, "phi_auc": 0.763, "phi_c_index": 0.547}
+    for key, value in found["exact"].items():
+        assert found["seen"][key] == pytest.approx(value, abs=0.02)
+
+
+def test_aurc_can_order_two_scores_the_other_way(result):
+    found = numbers(result, "aurc")
+    assert found["rankings"]["4: 1, 4"] == pytest.approx((1 / 2, 7 / 12))
+    assert found["rankings"]["4: 2, 3"] == pytest.approx((1 / 2, 5 / 12))
+    assert found["rankings"]["5: 1, 5"] == pytest.approx((1 / 2, 149 / 300))
+    assert found["rankings"]["5: 2, 3"] == pytest.approx((1 / 3, 31 / 75))
+    (auc_a, area_a), (auc_b, area_b) = found["populations"]
+    assert (round(auc_a, 3), round(auc_b, 3)) == (0.771, 0.661)
+    assert (round(area_a, 4), round(area_b, 4)) == (0.0628, 0.0339)
+    assert 0 < found["inverted"] < found["pairs"]
+
+
+def test_h_auc_prefers_the_worse_model(result):
+    found = numbers(result, "h_auc")
+    assert (round(found["good"], 3), round(found["bad"], 3)) == (0.045, 0.144)
+
+
+def test_temperature_turns_the_order_of_three_classes(result):
+    found = numbers(result, "temperature")
+    assert np.round(found["top"]["1"], 3).tolist() == [0.787, 0.731]
+    assert np.round(found["top"]["3"], 3).tolist() == [0.493, 0.578]
+    aucs = list(found["ten_classes"].values())
+    assert max(aucs) - min(aucs) > 0.03
+
+
+def test_printed_intervals_are_centred_elsewhere(result):
+    found = numbers(result, "table")
+    odd = next(row for row in found["rows"] if row["r"] == -0.0004)
+    assert round(odd["centre"], 3) == -0.039
+    assert round(found["mended"], 4) == 0.9344
+    assert all(350 < row["n"] < 370 for row in found["rows"] if row["dataset"] == "Synth." and row["r"] != 0.9344)
+
+
+# ---- the result ------------------------------------------------------------------------------------------------
+
+
+def test_written_files_hold_what_was_found(result, tmp_path):
+    few = theorems(tmp_path / "out", populations=3, seed=5)
+    assert (tmp_path / "out" / "theorems.md").read_text(encoding="utf-8") == few.markdown()
+    stored = json.loads((tmp_path / "out" / "theorems.json").read_text(encoding="utf-8"))
+    assert stored["settings"] == {"seed": 5, "populations": 3}
+    assert [row["name"] for row in stored["checks"]] == [check.name for check in result.checks]
+    assert all(row["verdict"] in ("holds", "holds in part", "fails") for row in stored["checks"])
+
+
+def test_one_seed_gives_one_result_and_every_seed_the_same_verdicts(result):
+    again = theorems(populations=20, seed=1)
+    assert again.to_dict() == theorems(populations=20, seed=1).to_dict()
+    assert [check.verdict for check in again.checks] == [check.verdict for check in result.checks]
+
+
+def test_the_result_prints_and_says_what_it_does_not_know(result):
+    assert str(result).startswith("Of 16 claims of the paper, 3 hold, 8 hold in part and 5 fail.")
+    assert "<pre>" in result._repr_html_()
+    assert len(result.to_frame("pandas")) == 16
+    with pytest.raises(InputError, match="no check 'nothing'"):
+        result["nothing"]
+
+
+@pytest.mark.parametrize("options", [{"seed": -1}, {"seed": 1.5}, {"populations": 0}, {"populations": True}])
+def test_bad_options_are_refused(options):
+    with pytest.raises(InputError, match="must be an int"):
+        theorems(**options)
+
+
+def test_progress_counts_the_checks():
+    seen = []
+    result = theorems(populations=1, progress=lambda done, total: seen.append((done, total)))
+    assert seen == [(k + 1, len(result.checks)) for k in range(len(result.checks))]
