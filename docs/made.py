@@ -1,0 +1,121 @@
+"""What the site shows and nobody writes by hand: charts, the example report, the help texts. Into `docs/_made`.
+
+Made again when the package is newer than they are.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+MADE = HERE / "_made"
+RESULTS = HERE.parent / "benchmarks" / "results.json"
+FEW = ("gap_to_certain", "mutual_information", "vote_entropy")
+
+
+def everything() -> None:
+    import uqeval
+
+    stamp = MADE / "stamp"
+    source = Path(uqeval.__file__).parent
+    newest = max(
+        path.stat().st_mtime for path in (*source.rglob("*.*"), Path(__file__), RESULTS) if path.suffix != ".pyc"
+    )
+    if stamp.exists() and stamp.stat().st_mtime > newest:
+        return
+    for folder in ("charts", "pages", "help"):
+        (MADE / folder).mkdir(parents=True, exist_ok=True)
+    charts_and_report()
+    helps()
+    speed()
+    stamp.touch()
+
+
+def charts_and_report() -> None:
+    import uqeval as uq
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", uq.UQWarning)
+        pred = uq.datasets.example()
+        ev = uq.evaluate(pred)
+        scores = {name: uq.scores.compute(name, pred) for name in ("entropy", *FEW)}
+        chosen = uq.choose_threshold("entropy", predictions=pred, max_risk=0.03)
+        charts = {
+            "roc": uq.plot.roc(ev, FEW),
+            "risk_coverage": uq.plot.risk_coverage(ev, FEW),
+            "mce": uq.plot.mce(ev, FEW, x="coverage"),
+            "score_histogram": uq.plot.score_histogram(ev, FEW),
+            "score_vs_gap": uq.plot.score_vs_gap(ev, FEW),
+            "reliability": uq.plot.reliability(ev),
+            "by_group": uq.plot.by_group(ev, scores=FEW),
+            "forest": uq.plot.forest(uq.compare(scores, error=uq.truth.error_of(pred)), like=ev),
+            "psi": uq.plot.psi(ev, "entropy", chosen),
+            "dominance": uq.plot.dominance(uq.dominance("entropy", "mutual_information", predictions=pred)),
+        }
+        for name, chart in charts.items():
+            chart.save(str(MADE / "charts" / f"{name}.svg"))
+        uq.report(ev, MADE / "pages" / "example-report.html")
+    for name in os.listdir(MADE / "charts"):
+        if Path(name).stem not in charts:
+            (MADE / "charts" / name).unlink()
+
+
+def helps() -> None:
+    """The options of every command, as Markdown tables."""
+    import typer.main
+
+    from uqeval.cli.main import app
+
+    tables: dict[str, list[str]] = {"columns": []}
+    for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
+        tables[name] = []
+        parts = getattr(command, "commands", {})  # a command of commands: what they share once, then the rest
+        options = list({p.name: p for part in (command, *parts.values()) for p in part.params}.values())
+        for option in options:
+            if getattr(option, "rich_help_panel", None) == "Columns":  # the same for all: a table of their own
+                if name == "evaluate":
+                    tables["columns"].append(_row(option))
+            elif option.name != "help":
+                tables[name].append(_row(option))
+    for name, rows in tables.items():
+        text = "\n".join(["| | |", "|---|---|", *rows]) if rows else "No options."
+        (MADE / "help" / f"{name}.md").write_text(text + "\n", encoding="utf-8")
+
+
+def speed() -> None:
+    """What `make bench` measured, for the page on many rows."""
+    results = json.loads(RESULTS.read_text(encoding="utf-8"))
+    best = {(row["task"], row["n"]): row["min"] for row in results["times"] if row["tool"] == "uqeval (native)"}
+    extra = {row["task"]: row["mib"] for row in results["memory"] if row["tool"] == "uqeval (native)"}
+    lines = ["| rows | UQ-AUC | UQ-C-index |", "|---|---|---|"]
+    for power in (5, 6, 7):
+        times = [best[task, 10**power] for task in ("UQ-AUC", "UQ-C-index")]
+        cells = [f"{t:.2g} s" if t > 0.1 else f"{1000 * t:.2g} ms" for t in times]
+        lines.append(f"| {10**power:,} | {' | '.join(cells)} |")
+    if big := results.get("huge"):
+        lines.append(
+            f"| {big['n']:,} | | {big['seconds']:.0f} s; {big['peak_gib']:.1f} GiB for the process, data included |"
+        )
+    lines += [
+        "",
+        f"One call on a million rows adds {extra['UQ-AUC']:.0f} MiB (UQ-AUC) or {extra['UQ-C-index']:.0f} MiB "
+        f"(UQ-C-index) at its peak.",
+    ]
+    for row in results["promises"]:
+        if row["claim"].startswith("uqeval evaluate"):
+            lines[-1] += f" And `uqeval evaluate`{row['claim'][15:].removesuffix(' (s)')}: {row['value']:.1f} s."
+    (MADE / "speed.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _row(option: Any) -> str:
+    words = (option.help or "").replace("|", "\\|").rstrip(".")
+    if option.param_type_name == "argument":
+        return f"| `{option.name.upper()}` | {words} |"
+    given = option.default
+    plain = given is None or isinstance(given, bool) or words.startswith(f"{given} (default)")
+    names = ", ".join(f"`{text}`" for text in option.opts)
+    return f"| {names} | {words}{'' if plain else f'; default `{given}`'} |"

@@ -1,0 +1,341 @@
+"""The documentation: every example runs and prints what its page says, every public name and command has its place."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import doctest
+import html.parser
+import importlib
+import importlib.util
+import io
+import json
+import re
+import shlex
+import subprocess
+import sys
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+
+import uqeval as uq
+from commands import call
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(path for path in DOCS.rglob("*.md") if not path.parts[-2].startswith("_"))]
+PAGES = [path for path in PAGES if not any(part.startswith("_") for part in path.relative_to(ROOT).parts)]
+MODULES = ("", "truth", "scores", "metrics", "inference", "decide", "plot", "methods", "datasets", "report")
+BUILD = "-W --keep-going -b html docs"
+
+_FENCE = re.compile(r"^```(?P<kind>[^\n`]*)\n(?P<body>.*?)^```[ \t]*$", re.M | re.S)
+_ARROW = re.compile(r"#(?:\s*|.*\s{2})→\s*(?P<value>.+?)\s*$")  # "# → 0.5", "# in words  → 0.5"
+_EXIT = re.compile(r"#.*exits with (?P<code>\d)")
+_LOOSE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+# ---- examples -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block of a page: Python, or calls of the command line; and what it prints, where the page says."""
+
+    kind: str
+    body: str
+    line: int
+    printed: str | None
+
+
+def blocks_of(text: str) -> list[Block]:
+    found = list(_FENCE.finditer(text))
+    result = []
+    for k, match in enumerate(found):
+        kind, body = match["kind"].strip(), match["body"]
+        after = found[k + 1] if k + 1 < len(found) else None
+        # An output stands right behind what prints it.
+        follows = (
+            after is not None and after["kind"].strip() == "text" and not text[match.end() : after.start()].strip()
+        )
+        printed = after["body"] if after is not None and follows else None
+        line = text.count("\n", 0, match.start()) + 2
+        if kind == "python" or (kind in ("", "sh") and _calls(body)):
+            result.append(Block(kind or "sh", body, line, printed))
+    return result
+
+
+def _calls(body: str) -> list[str]:
+    return [line for line in body.splitlines() if line.startswith("uqeval ")]
+
+
+def missing_packages(blocks: list[Block]) -> list[str]:
+    """Packages that the examples import and that are not installed."""
+    tops = set()
+    for block in blocks:
+        for node in ast.walk(ast.parse(block.body if block.kind == "python" else "")):
+            if isinstance(node, ast.Import):
+                tops |= {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                tops.add(node.module.split(".")[0])
+    if any(block.kind == "python" and ".methods." in block.body for block in blocks):
+        tops.add("torch")
+    return sorted(name for name in tops if importlib.util.find_spec(name) is None)
+
+
+def run_python(block: Block, page: str, namespace: dict[str, Any]) -> list[str]:
+    """Runs a block; what came out differently from what the page says."""
+    problems, out, rows = [], io.StringIO(), block.body.splitlines()
+    with contextlib.redirect_stdout(out):
+        for node in ast.parse(block.body).body:
+            where = f"{page}:{block.line + node.lineno - 1}"
+            said = _ARROW.search(rows[node.end_lineno - 1])
+            ast.increment_lineno(node, block.line - 1)
+            if not isinstance(node, ast.Expr):
+                exec(compile(ast.Module([node], []), page, "exec"), namespace)
+                if said:
+                    problems.append(f"{where}: only an expression can have a value")
+                continue
+            value = eval(compile(ast.Expression(node.value), page, "eval"), namespace)
+            if said and not agrees(said["value"], value):
+                problems.append(f"{where}: the page says {said['value']}, it is {value!r}")
+    if block.printed is not None and not doctest.OutputChecker().check_output(block.printed, out.getvalue(), _LOOSE):
+        problems.append(f"{page}:{block.line}: prints\n{out.getvalue()}")
+    return problems
+
+
+def agrees(said: str, value: Any) -> bool:
+    """Whether a page's text is the value, floats rounded to the digits that the page gives."""
+    if repr(value) == said or (isinstance(value, str) and value == said):
+        return True
+    try:
+        return _same(ast.parse(said, mode="eval").body, said, value)
+    except SyntaxError:
+        return False
+
+
+def _same(node: ast.expr, said: str, value: Any) -> bool:
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
+    if isinstance(node, ast.Tuple | ast.List):
+        if not isinstance(value, list | tuple) or len(value) != len(node.elts):
+            return False
+        return all(_same(part, said, item) for part, item in zip(node.elts, value, strict=True))
+    text = ast.get_source_segment(said, node) or ""
+    if isinstance(value, float) and re.fullmatch(r"-?\d+\.\d+", text):
+        return f"{value:.{len(text.partition('.')[2])}f}" == text
+    return repr(value) == text
+
+
+def run_console(block: Block, page: str) -> list[str]:
+    problems, out = [], ""
+    for line in _calls(block.body):
+        said = _EXIT.search(line)
+        done = call(*shlex.split(line, comments=True)[1:])
+        out += done.out + done.err
+        if done.code != int(said["code"] if said else 0):
+            problems.append(f"{page}:{block.line}: {line}\nleft with {done.code}: {done.err or done.out}")
+    if block.printed is not None and not doctest.OutputChecker().check_output(block.printed, out, _LOOSE):
+        problems.append(f"{page}:{block.line}: prints\n{out}")
+    return problems
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder with the files that the pages speak of, made from the built-in example."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "88")
+    pred = uq.datasets.example()
+    rows = np.arange(pred.n)
+    table = pa.table(
+        {"id": rows, "label": pred.labels}
+        | {f"prob_{k}": pred.probs[:, k] for k in range(10)}
+        | {f"member{m}_prob_{k}": pred.members[m, :, k] for m in range(5) for k in range(10)}
+        | {"hospital": np.array(["north", "south", "west"])[rows % 3], "patient": rows // 4}
+    )
+    plain = table.drop_columns([name for name in table.column_names if name.startswith("member")])
+    other = plain.set_column(0, "id", pa.array(rows))
+    for k in range(10):
+        at = other.column_names.index(f"prob_{k}")
+        other = other.set_column(at, f"prob_{k}", pa.array(pred.members[0, :, k]))
+    pa.parquet.write_table(table, "preds.parquet")
+    pa.parquet.write_table(table.slice(0, 1000), "calibration.parquet")
+    pa.parquet.write_table(table.slice(1000), "new.parquet")
+    Path("preds").mkdir()
+    pa.csv.write_csv(plain.slice(0, 800), "preds/1.csv")
+    pa.csv.write_csv(plain.slice(800), "preds/2.csv")
+    pa.csv.write_csv(plain, "a.csv")
+    pa.csv.write_csv(other.take(pa.array(rows[::-1])), "b.csv")
+    entropy, error = uq.scores.compute("entropy", pred), uq.truth.error_of(pred)
+    pa.csv.write_csv(pa.table({"score_entropy": entropy, "error": error}), "scores.csv")
+    chosen = uq.choose_threshold("entropy", predictions=pred.take(rows[:1000]), max_risk=0.05)
+    Path("threshold.json").write_text(chosen.to_json(), encoding="utf-8")
+    return tmp_path
+
+
+def given_names() -> dict[str, Any]:
+    """What README's example takes as given: other models, new rows."""
+    pred = uq.datasets.example()
+    scores, error = uq.scores.compute("entropy", pred), uq.truth.error_of(pred)
+    models = [uq.Predictions(pred.labels, probs=member) for member in pred.members[:2]]
+    return {"pred_a": models[0], "pred_b": models[1], "new_scores": scores, "new_errors": error} | {
+        "ev": uq.evaluate(pred, scores=["entropy"], metrics=["uq_auc"]),
+        "probs": pred.probs,
+        "scores": scores,
+    }
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name_of)
+def test_examples_of_the_page_run_and_print_what_it_says(path, folder):
+    page, blocks = name_of(path), blocks_of(path.read_text(encoding="utf-8"))
+    if absent := missing_packages(blocks):
+        pytest.skip(f"the examples of {page} need {', '.join(absent)}")
+    namespace = {"__name__": "__main__"} | (given_names() if page == "README.md" else {})
+    problems = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", uq.UQWarning)  # as a reader sees them: not as errors
+        for block in blocks:
+            run = run_python(block, page, namespace) if block.kind == "python" else run_console(block, page)
+            problems += run
+    assert not problems, "\n".join(problems)
+
+
+def test_a_wrong_value_or_output_is_noticed():
+    wrong = Block("python", "x = 2\nx / 3  # → 0.68\nprint(x)\n", 7, "3\n")
+    found = run_python(wrong, "page.md", {})
+    assert [problem.split(" ")[0] for problem in found] == ["page.md:8:", "page.md:7:"]
+    right = Block("python", "x = 2\n(x / 3, [x])  # → (0.667, [2])\nprint(x)\n", 7, "2\n")
+    assert run_python(right, "page.md", {}) == []
+    assert run_console(Block("sh", "uqeval doctor  # exits with 1\n", 1, None), "page.md")
+
+
+# ---- completeness ---------------------------------------------------------------------------------------------
+
+
+def documented() -> set[str]:
+    """Full names of what the API pages describe."""
+    names, module = set(), ""
+    for path in sorted((DOCS / "api").glob("*.md")):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            if found := re.match(r"\.\. (currentmodule|module|automodule|auto\w+):: (\S+)", line):
+                kind, name = found.groups()
+                if kind in ("currentmodule", "module"):
+                    module = name
+                if kind != "currentmodule":
+                    names.add(name if name.startswith("uqeval") else f"{module}.{name}")
+    return names
+
+
+def resolve(name: str) -> Any:
+    parts = name.split(".")
+    value: Any = importlib.import_module(parts[0])
+    for part in parts[1:]:
+        value = getattr(value, part)
+    return value
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_public_name_is_in_the_api_reference(module):
+    if module == "methods":
+        pytest.importorskip("torch")
+    home = importlib.import_module(f"uqeval.{module}".rstrip("."))
+    described = [resolve(name) for name in documented() if "methods" not in name or module == "methods"]
+    absent = [name for name in home.__all__ if not any(getattr(home, name) is value for value in described)]
+    if module == "":
+        absent = [name for name in absent if name != "methods"]
+    if module == "report":  # the module can be called: uq.report is described
+        absent.remove("report")
+        assert "uqeval.report" in documented()
+    assert absent == []
+
+
+def test_the_api_reference_lists_every_name_at_the_top():
+    text = (DOCS / "api" / "index.md").read_text(encoding="utf-8")
+    assert [name for name in uq.__all__ if not re.search(rf"uqeval\.{name}\b", text)] == []
+
+
+def test_every_command_has_a_section_with_an_example():
+    import typer.main
+
+    from uqeval.cli.main import app
+
+    text = (DOCS / "cli.md").read_text(encoding="utf-8")
+    for name in typer.main.get_command(app).commands:
+        _, _, section = text.partition(f"\n## uqeval {name}\n")
+        section = section.partition("\n## ")[0]
+        assert f"\nuqeval {name}" in section, f"cli.md has no section, or no example, for uqeval {name}"
+        assert f"_made/help/{name}.md" in section
+
+
+def test_every_chart_is_shown_or_named():
+    text = (DOCS / "charts.md").read_text(encoding="utf-8")
+    assert [name for name in uq.plot.__all__ if f"uq.plot.{name}(" not in text] == []
+
+
+def checked(text: str) -> bool:
+    return any(_ARROW.search(line) for block in blocks_of(text) for line in block.body.splitlines())
+
+
+def test_every_correction_has_a_runnable_cell():
+    text = (DOCS / "theory" / "corrections.md").read_text(encoding="utf-8")
+    sections = re.split(r"^## ", text, flags=re.M)[1:]
+    numbered = [part for part in sections if re.match(r"\d+\.", part)]
+    assert len(numbered) == 11
+    assert [part.splitlines()[0] for part in numbered if not checked(part)] == []
+
+
+def test_the_benchmark_page_is_made_from_its_results():
+    pytest.importorskip("benchmarks")
+    from benchmarks.__main__ import page
+
+    results = json.loads((ROOT / "benchmarks" / "results.json").read_text(encoding="utf-8"))
+    made = page(results).splitlines()  # may have headings of tasks that were not timed yet
+    assert [
+        line for line in (DOCS / "benchmarks.md").read_text(encoding="utf-8").splitlines() if line not in made
+    ] == []
+
+
+# ---- the site -------------------------------------------------------------------------------------------------
+
+
+class Loaded(html.parser.HTMLParser):
+    """Addresses that a browser fetches by itself when it opens the page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        if tag in ("script", "img", "iframe", "source", "video", "audio", "embed"):
+            self.found.append(given.get("src") or "")
+        if tag == "link" and given.get("rel") not in ("canonical", "author", "next", "prev", "index", "search"):
+            self.found.append(given.get("href") or "")
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_a_warning_and_needs_no_network(tmp_path):
+    pytest.importorskip("sphinx")
+    pytest.importorskip("myst_parser")
+    assert f"sphinx-build {BUILD} docs/_build/html" in (ROOT / "Makefile").read_text(encoding="utf-8")
+    command = [sys.executable, "-m", "sphinx", *BUILD.split(), str(tmp_path / "html"), "-d", str(tmp_path / "trees")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, encoding="utf-8", timeout=600, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "html" / "example-report.html").exists()
+    for path in (tmp_path / "html").rglob("*.html"):
+        page = Loaded()
+        page.feed(path.read_text(encoding="utf-8"))
+        assert [address for address in page.found if re.match(r"(https?:)?//", address)] == [], path.name
+    for path in (tmp_path / "html").rglob("*.css"):
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r"(url\(|@import)\s*['\"]?(https?:)?//", text), path.name
