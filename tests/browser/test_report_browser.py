@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import uqeval as uq
+from uqeval.decide.threshold import shown as printed
 from uqeval.report.words import count, percent
 
 pytestmark = pytest.mark.slow
@@ -130,7 +131,7 @@ def test_the_explorer_shows_what_choose_threshold_gives_at_ten_positions(browser
                     continue
                 assert float(exact) == t.value
                 assert shown == [
-                    f"{t.value:.6g}",
+                    printed(t.value, 6),
                     percent(t.coverage),
                     count(t.n_accepted),
                     count(t.errors_accepted),
@@ -149,7 +150,7 @@ def test_the_other_slider_shows_the_risk_map(browser, report, example):
             drag(page, "#ex-coverage", k)
             assert page.locator("#ex-a-out").inner_text() == percent(found.coverage[k])
             assert texts(page, "a-threshold", "a-accepted", "a-errors", "a-risk", "a-high", "a-band") == [
-                f"{found.threshold[k]:.6g}",
+                printed(found.threshold[k], 6),
                 count(found.accepted[k]),
                 count(found.bad[k]),
                 percent(found.risk[k]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -168,6 +169,10 @@ def test_betting_beats_hoeffding_bentkus_on_losses_that_hardly_vary():
 # ---- clusters ---------------------------------------------------------------------------------------------------
 
 
+def cluster_p(total, rows, max_risk, **options):
+    return float(bounds.cluster_p(bounds.moments(total, rows), max_risk, **options)[0])
+
+
 def one_sided_t(total, rows, gamma, copies=1):
     """SPEC 3.4: Z_g = Σ(v − γ) of each cluster with an accepted row, plus (1 − γ)·(mean rows); df = Ga − 1."""
     total, rows = (np.tile(np.asarray(x, dtype=float), copies) for x in (total, rows))
@@ -190,90 +195,156 @@ def cluster_sums(draw, least=1, most=60):
     return (rng.binomial(rows.astype(int), share * 0.5).astype(float) if whole else rows * share), rows
 
 
+def at_effective_rows(total, rows, max_risk, copies=1):
+    """Binomial at as many rows as would tell the risk as well; beta form of the binomial, for any real number."""
+    some = rows > 0
+    total, rows = np.tile(total[some], copies), np.tile(rows[some], copies)
+    if len(rows) < 10:
+        return 1.0
+    size = (rows**2).sum() / rows.sum()
+    all_total, all_rows = np.append(total, size), np.append(rows, size)
+    risk = all_total.sum() / all_rows.sum()
+    excess = (all_total - risk * all_rows) / all_rows.sum()
+    variance = (excess**2).sum() * len(all_rows) / (len(all_rows) - 1)
+    if variance == 0:
+        return 1.0
+    n = risk * (1 - risk) / variance
+    errors = n * total.sum() / rows.sum()
+    return float(stats.beta.sf(max_risk, errors + 1, n - errors)) if n - errors > 1e-9 else 1.0
+
+
 @given(cluster_sums(), risks)
-def test_cluster_p_is_a_t_test_with_one_made_up_cluster(sums, max_risk):
+def test_cluster_p_is_the_larger_of_a_t_test_and_the_binomial_at_effective_rows(sums, max_risk):
     total, rows = sums
-    assert bounds.cluster_p(total, rows, max_risk) == pytest.approx(one_sided_t(total, rows, max_risk), rel=1e-7)
+    expected = max(one_sided_t(total, rows, max_risk), at_effective_rows(total, rows, max_risk))
+    assert cluster_p(total, rows, max_risk) == pytest.approx(expected, rel=1e-6, abs=1e-12)
+
+
+def test_cluster_p_of_single_rows_is_never_below_the_exact_binomial():
+    for errors in range(20):
+        total = (np.arange(200) < errors).astype(float)
+        exact = bounds.binomial_p(np.array([errors]), np.array([200]), 0.1)[0]
+        assert cluster_p(total, np.ones(200), 0.1) >= exact * (1 - 1e-9)
 
 
 @given(cluster_sums(), risks, st.integers(2, 4))
 def test_copies_repeat_the_clusters_but_not_the_made_up_one(sums, max_risk, copies):
     total, rows = sums
-    got = bounds.cluster_p(total, rows, max_risk, copies=copies)
-    assert got == pytest.approx(one_sided_t(total, rows, max_risk, copies), rel=1e-7)
-    assert got == pytest.approx(bounds.cluster_p(np.tile(total, copies), np.tile(rows, copies), max_risk), rel=1e-7)
+    got = cluster_p(total, rows, max_risk, copies=copies)
+    expected = max(one_sided_t(total, rows, max_risk, copies), at_effective_rows(total, rows, max_risk, copies))
+    assert got == pytest.approx(expected, rel=1e-6, abs=1e-12)
+    assert got == pytest.approx(cluster_p(np.tile(total, copies), np.tile(rows, copies), max_risk), rel=1e-7)
 
 
 @pytest.mark.parametrize("groups", [1, 2, 9])
 def test_fewer_than_ten_clusters_prove_nothing(groups):
-    assert bounds.cluster_p(np.zeros(groups), np.full(groups, 1000.0), 0.5) == 1.0
-    assert bounds.cluster_p(np.zeros(groups + 5), np.repeat([1000.0, 0.0], [groups, 5]), 0.5) == 1.0
-    assert bounds.cluster_p(np.zeros(10), np.full(10, 1000.0), 0.5) < 0.05
+    assert cluster_p(np.zeros(groups), np.full(groups, 1000.0), 0.5) == 1.0
+    assert cluster_p(np.zeros(groups + 5), np.repeat([1000.0, 0.0], [groups, 5]), 0.5) == 1.0
+    assert cluster_p(np.zeros(10), np.full(10, 1000.0), 0.5) < 0.05
 
 
 def test_clusters_that_are_all_wrong_prove_nothing():
-    assert bounds.cluster_p(np.full(20, 5.0), np.full(20, 5.0), 0.3) == 1.0
+    assert cluster_p(np.full(20, 5.0), np.full(20, 5.0), 0.3) == 1.0
 
 
 @given(cluster_sums(least=10), risks, st.sampled_from([0.5, 3.0, 1000.0]))
 def test_the_unit_in_which_clusters_are_counted_does_not_matter(sums, max_risk, unit):
     total, rows = sums
-    expected = bounds.cluster_p(total, rows, max_risk)
-    assert bounds.cluster_p(unit * total, unit * rows, max_risk) == pytest.approx(expected, rel=1e-7)
+    expected = cluster_p(total, rows, max_risk)
+    assert cluster_p(unit * total, unit * rows, max_risk) == pytest.approx(expected, rel=1e-7)
 
 
-# ---- the fewest units that can certify anything -----------------------------------------------------------------
+@given(st.lists(cluster_sums(), min_size=1, max_size=5), risks, st.sampled_from([1.0, 2.5]))
+def test_stacked_moments_give_the_p_value_of_each(cases, max_risk, copies):
+    parts = [bounds.moments(total, rows) for total, rows in cases]
+    stacked = bounds.Moments(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    alone = [cluster_p(total, rows, max_risk, copies=copies) for total, rows in cases]
+    np.testing.assert_allclose(bounds.cluster_p(stacked, max_risk, copies=copies), alone, rtol=1e-12)
+    sizes = [float(bounds.effective_rows(part, copies=copies)[0]) for part in parts]
+    np.testing.assert_allclose(bounds.effective_rows(stacked, copies=copies), sizes, rtol=1e-12)
 
 
-@given(risks, deltas)
-def test_fewest_rows_is_the_smallest_number_without_an_error_that_is_certified(max_risk, delta):
-    k = bounds.fewest_rows(max_risk, delta)
-    assert float(bounds.binomial_p(0, k, max_risk)) <= delta * (1 + 1e-8)
-    assert float(bounds.binomial_p(0, k - 1, max_risk)) > delta
+@pytest.mark.parametrize("errors", [0, 1, 7, 60])
+def test_effective_rows_of_single_rows_are_about_those_rows(errors):
+    total = (np.arange(200) < errors).astype(float)
+    assert float(bounds.effective_rows(bounds.moments(total, np.ones(200)))[0]) == pytest.approx(200, rel=0.02)
+    copied = bounds.moments(7 * total, np.full(200, 7.0))  # copies of a row in its cluster tell nothing more
+    assert float(bounds.effective_rows(copied)[0]) == pytest.approx(200, rel=0.02)
+
+
+# ---- what a region can prove at best ----------------------------------------------------------------------------
+
+KINDS = ("errors", "betting", "hoeffding-bentkus", "clusters", "clusters of losses")
+
+
+def make_calibration(seed, n, kind, how):
+    """Rows of that kind, with losses of which many are small."""
+    rng = np.random.default_rng(seed)
+    loss = losses(seed, n, how) * rng.choice([0.0, 1e-3, 0.1, 1.0])
+    if kind in ("errors", "clusters"):
+        loss = (rng.random(n) < loss).astype(np.uint8)
+    clusters = rng.integers(0, rng.integers(1, n + 1), n) if kind.startswith("clusters") else None
+    if clusters is not None:
+        clusters = np.unique(clusters, return_inverse=True)[1]
+    bound = kind if kind == "hoeffding-bentkus" else "betting"
+    return Calibration(np.round(rng.random(n), 2), loss, clusters, bound)
+
+
+calibrations = st.builds(
+    make_calibration, seeds, st.integers(1, 300), st.sampled_from(KINDS), st.sampled_from(LOSSES01)
+)
+copies_of = st.sampled_from([1.0, 1.7, 4.0, 50.0])
+
+
+@given(calibrations, risks, copies_of)
+def test_best_p_is_the_p_value_of_the_same_rows_without_any_loss(cal, max_risk, copies):
+    none = replace(cal, loss=np.zeros_like(cal.loss))
+    at = np.concatenate([[-1.0], cal.grid()])
+    got = cal.best_p(at, max_risk, copies=copies)
+    np.testing.assert_allclose(got, none.p_values(at, max_risk, copies=copies), rtol=1e-9, atol=1e-300)
+    assert got[0] == 1.0  # nothing is accepted
+    assert got.tolist() == none.best_p(at, max_risk, copies=copies).tolist()
+
+
+@given(
+    st.builds(make_calibration, seeds, st.integers(1, 300), st.sampled_from(KINDS[:3]), st.sampled_from(LOSSES01)),
+    risks,
+    copies_of,
+)
+def test_best_p_of_rows_is_never_above_the_p_value_with_any_losses(cal, max_risk, copies):
+    # Regions whose best p-value is too large are left out without looking at their losses.
+    at = cal.grid()
+    best, p = cal.best_p(at, max_risk, copies=copies), cal.p_values(at, max_risk, copies=copies)
+    assert (best <= p * (1 + 1e-9) + 1e-300).all()
 
 
 @pytest.mark.parametrize(("max_risk", "delta", "rows"), [(0.05, 0.1, 45), (0.05, 0.05, 59), (0.01, 0.1, 230)])
-def test_fewest_rows_has_the_known_values(max_risk, delta, rows):
-    assert bounds.fewest_rows(max_risk, delta) == rows  # 230: SPEC 3.3
+def test_best_p_of_errors_has_the_known_values(max_risk, delta, rows):
+    cal = Calibration(np.arange(300.0), np.ones(300, dtype=np.uint8))
+    passes = cal.best_p(np.arange(300.0), max_risk) <= delta
+    assert int(passes.argmax()) + 1 == rows  # 230: SPEC 3.3
+    assert passes[rows - 1 :].all()
 
 
 @given(risks, deltas)
-def test_fewest_bets_is_the_smallest_number_without_a_loss_that_is_certified(max_risk, delta):
-    k = bounds.fewest_bets(max_risk, delta)
-    gain = np.log1p(bounds.betting_scale(max_risk) * max_risk)
-    assert float(bounds.betting_p(k * gain)) <= delta
-    assert float(bounds.betting_p((k - 1) * gain)) > delta
-    if k < 500:
-        assert p_of_rows(np.zeros(k), max_risk) <= delta * (1 + 1e-9)
-        assert k == 1 or p_of_rows(np.zeros(k - 1), max_risk) > delta * (1 - 1e-9)
+def test_best_p_of_errors_passes_from_the_row_where_so_many_right_ones_are_rare(max_risk, delta):
+    k = math.ceil(math.log(delta) / math.log1p(-max_risk) - 1e-9)  # (1 − max_risk)^k ≤ delta
+    cal = Calibration(np.zeros(k + 1), np.ones(k + 1, dtype=np.uint8))
+    one_more, enough, fewer = (
+        float(cal.take(np.arange(n)).best_p(np.zeros(1), max_risk)[0]) for n in (k + 1, k, k - 1)
+    )
+    assert one_more < enough <= delta * (1 + 1e-8)
+    assert fewer > delta * (1 - 1e-8)
 
 
-@given(risks, deltas, st.sampled_from([1.0, 7.0]))
-def test_fewest_clusters_is_the_smallest_number_without_an_error_that_is_certified(max_risk, delta, size):
-    k = bounds.fewest_clusters(max_risk, delta)
-    assert k >= bounds.FEW_CLUSTERS == 10
-    assert bounds.cluster_p(np.zeros(k), np.full(k, size), max_risk) <= delta * (1 + 1e-9)
-    assert bounds.cluster_p(np.zeros(k - 1), np.full(k - 1, size), max_risk) > delta * (1 - 1e-9)
-
-
-@given(seeds, st.sampled_from(LOSSES01), st.floats(0.01, 0.5), deltas, loss_bounds)
-def test_fewer_rows_than_the_fewest_certify_nothing_whatever_their_losses(seed, kind, max_risk, delta, bound):
-    # The grid leaves such regions out without looking at their losses.
-    fewest = bounds.fewest_bets if bound == "betting" else bounds.fewest_rows
-    n = min(fewest(max_risk, delta) - 1, 300)
-    if n:
-        loss = losses(seed, n, kind) * np.random.default_rng(seed).choice([0.0, 1e-3, 0.1, 1.0])
-        assert p_of_rows(loss, max_risk, bound) > delta * (1 - 1e-9)
-    assert fewest(max_risk, delta) >= 1
-
-
-@given(cluster_sums(least=10), st.floats(0.01, 0.5), deltas)
-def test_fewer_clusters_than_the_fewest_certify_nothing_whatever_their_losses(sums, max_risk, delta):
-    total, rows = sums
-    units = int((rows > 0).sum())
-    enough = units >= bounds.fewest_clusters(max_risk, delta)
-    assert enough or bounds.cluster_p(total, rows, max_risk) > delta * (1 - 1e-9)
-    assert enough or bounds.cluster_p(np.zeros(len(rows)), rows, max_risk) > delta * (1 - 1e-9)
+@pytest.mark.parametrize("size", [1, 7])
+def test_best_p_of_even_clusters_falls_with_their_number_and_needs_ten(size):
+    groups = np.repeat(np.arange(200), size)
+    cal = Calibration(groups.astype(np.float64), np.zeros(len(groups)), groups)
+    p = cal.best_p(np.arange(200.0), 0.3)
+    assert (p[: bounds.FEW_CLUSTERS - 1] == 1).all()
+    assert p[bounds.FEW_CLUSTERS - 1] < 1
+    assert (np.diff(p[bounds.FEW_CLUSTERS - 1 :]) <= 0).all()
 
 
 # ---- bets that a risk has risen ---------------------------------------------------------------------------------

@@ -9,13 +9,15 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+import scipy.special
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from scipy import stats
 from scipy.stats import binom, binomtest
 
 from strategies import FINITE_SCORES, make_scores, rows, seeds
 from uqeval import InputError, UQWarning
-from uqeval.decide import Check, Threshold, choose_threshold
+from uqeval.decide import Check, Threshold, bounds, choose_threshold
 
 EXCESSES = [0.1 * 1.6**k for k in range(12)]
 RISKS = (0.001, 0.01, 0.05, 0.2, 0.5, 0.9)
@@ -319,6 +321,29 @@ def test_p_value_of_losses_lies_above_the_binomial_one_and_falls_with_the_loss()
     assert p[4] > binom.sf(39, 100, 0.2)
 
 
+@given(seeds, st.integers(2, 80), st.booleans(), st.sampled_from([0.5, 0.9, 0.99]))
+def test_interval_of_losses_joins_a_logit_t_interval_and_one_at_effective_rows(seed, n, grouped, level):
+    rng = np.random.default_rng(seed)
+    loss, clusters = rng.random(n) ** rng.integers(1, 20), rng.integers(0, n, n) if grouped else np.arange(n)
+    assume(len(set(clusters.tolist())) > 1)
+    t = clustered(largest=n, what="loss", level=level) if grouped else by_hand(what="loss", level=level)
+    low, high = t.check(np.zeros(n), loss, clusters=clusters if grouped else None).risk_interval
+    total = np.array([loss[clusters == g].sum() for g in np.unique(clusters)])
+    size = np.array([(clusters == g).sum() for g in np.unique(clusters)], dtype=float)
+    risk, count = loss.mean(), len(size)
+    se = math.sqrt(count / (count - 1) * ((total - risk * size) ** 2).sum()) / n
+    assume(se > 1e-9)  # less is rounding
+    half = stats.t.ppf((1 + level) / 2, count - 1) * se / (risk * (1 - risk))
+    ends = scipy.special.expit(scipy.special.logit(risk) + np.array([-half, half]))
+    k = float(bounds.effective_rows(bounds.moments(total, size))[0])
+    exact = stats.beta.ppf(
+        [(1 - level) / 2, (1 + level) / 2], [k * risk, k * risk + 1], [k - k * risk + 1, k - k * risk]
+    )
+    assert low == pytest.approx(min(ends[0], exact[0]), rel=1e-6, abs=1e-12)
+    assert high == pytest.approx(max(ends[1], exact[1]), rel=1e-6)
+    assert low <= risk <= high
+
+
 def test_p_value_of_clusters_needs_ten_of_them():
     t = clustered(largest=2)
 
@@ -589,10 +614,98 @@ def test_a_larger_possible_cluster_makes_smaller_bets():
     assert large.e_value == pytest.approx(expected, rel=1e-12)
 
 
-@pytest.mark.parametrize("bad", [0, -1, "3"])
+@pytest.mark.parametrize("bad", [0, -1, "3", 3.0, True])
 def test_a_largest_cluster_that_is_no_count_is_refused(bad):
-    with pytest.raises(InputError, match="largest_cluster"):
+    with pytest.raises(InputError, match="`largest_cluster` must be an int"):
         clustered().check([0.1], [1], clusters=["p"], largest_cluster=bad)
+
+
+def test_the_largest_cluster_given_when_choosing_is_that_of_every_look():
+    score, error, clusters = clustered_rows()
+    t = choose_threshold(score, error, 0.3, clusters=clusters, largest_cluster=9)
+    plain = choose_threshold(score, error, 0.3, clusters=clusters)
+    assert (t.largest_cluster, plain.largest_cluster) == (9, 4)
+    assert t.value == plain.value
+    low = np.full(9, score.min())
+    found = t.check(low, np.zeros(9), clusters=["p"] * 9)
+    assert found.largest_cluster == 9
+    with pytest.raises(InputError, match="largest_cluster=9"):
+        plain.check(low, np.zeros(9), clusters=["p"] * 9)
+    check_same(found, plain.check(low, np.zeros(9), clusters=["p"] * 9, largest_cluster=9), "threshold_hash")
+
+
+# ---- clusters that have one vote each -------------------------------------------------------------------------
+
+
+@given(seeds, st.integers(1, 12), st.sampled_from(RISKS), st.sampled_from(["fallback", "rcps", "crc"]))
+def test_clusters_with_one_vote_each_bet_on_the_excess_loss_per_row_of_theirs(seed, count, max_risk, method):
+    rng = np.random.default_rng(seed)
+    clusters = np.repeat(np.arange(count), rng.integers(1, 5, count))
+    n = len(clusters)
+    score, error = rng.random(n), rng.integers(0, 2, n)
+    t = clustered(max_risk, method=method, cluster="subsample")
+    found = t.check(score, error, clusters=clusters)
+    losses = []
+    for g in range(count):
+        own = clusters == g
+        counted = own & ((score <= 0.5) | (method in ("rcps", "crc")))
+        losses.append(((error * (score <= 0.5))[counted] - max_risk).sum() / own.sum() + max_risk)
+    assert found.e_value == pytest.approx(e_by_definition(losses, max_risk), rel=1e-9)
+
+
+def test_expected_e_value_of_clusters_with_one_vote_each_is_one_where_large_clusters_err_more():
+    # Half of the clusters are one right row, half are five with one wrong: a random row of each is wrong once in ten.
+    t = clustered(0.1, largest=5, cluster="subsample")
+    small = t.check([0.1], [0], clusters=["p"]).e_value
+    large = t.check([0.1] * 5, [1, 0, 0, 0, 0], clusters=["p"] * 5).e_value
+    assert small < 1 < large
+    assert (small + large) / 2 == pytest.approx(1.0, rel=1e-12)
+
+
+@given(seeds, st.integers(1, 15), st.sampled_from(RISKS), st.integers(1, 6), st.sampled_from(["fst", "crc"]))
+def test_batches_of_clusters_with_one_vote_each_give_the_evidence_of_one_call(seed, count, max_risk, pieces, method):
+    rng = np.random.default_rng(seed)
+    clusters = rng.permutation(np.repeat(np.arange(count), rng.integers(1, 5, count)))
+    score, error = rng.random(len(clusters)), rng.integers(0, 2, len(clusters))
+    t = clustered(max_risk, method=method, cluster="subsample")
+    parts = [np.flatnonzero(np.isin(clusters, part)) for part in cut(rng, count, pieces)]
+    parts = [rng.permutation(part) for part in parts if len(part)]
+    found, whole = chain(t, score, error, parts, clusters), t.check(score, error, clusters=clusters)
+    np.testing.assert_allclose(found.log_wealth, whole.log_wealth, rtol=1e-9, atol=1e-9)
+    assert (found.n, found.n_accepted, found.errors_accepted) == (whole.n, whole.n_accepted, whole.errors_accepted)
+
+
+def uneven_rows(rng, count, rise=1.0):
+    """One cluster in five has 20 rows, of which a tenth is wrong; the others a single one, wrong once in 200."""
+    sizes = np.where(np.arange(count) % 5 == 0, 20, 1)
+    clusters = np.repeat(np.arange(count), sizes)
+    rate = rise * np.where(sizes[clusters] > 1, 0.1, 0.005)
+    return rng.random(len(clusters)), (rng.random(len(clusters)) < rate).astype(int), clusters
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_promise_for_one_input_of_each_cluster_raises_no_alarm_where_that_holds(seed):
+    # 2.4% of the random inputs of random clusters are wrong, as promised, though 8.4% of all inputs are.
+    rng = np.random.default_rng(seed)
+    score, error, clusters = uneven_rows(rng, 2000)
+    t = choose_threshold(score, error, 0.05, clusters=clusters, cluster="subsample")
+    assert (t.cluster, t.coverage > 0.9) == ("subsample", True)
+    found = None
+    for _ in range(5):
+        score, error, clusters = uneven_rows(rng, 1000)
+        found = t.check(score, error, clusters=clusters, previous=found)
+        assert found.risk_interval[1] < 0.05
+    assert found.holds
+    assert found.e_value < 1
+    score, error, clusters = uneven_rows(rng, 4000, rise=4.0)
+    assert not t.check(score, error, clusters=clusters, previous=found).holds
+
+
+def test_the_risk_of_a_check_lies_in_its_interval_where_clusters_have_one_vote_each():
+    score, error, clusters = uneven_rows(np.random.default_rng(0), 2000)
+    t = clustered(0.05, largest=20, cluster="subsample", value=1.0)
+    found = t.check(score, error, clusters=clusters)
+    assert found.risk_interval[0] <= found.risk <= found.risk_interval[1]
 
 
 def test_singleton_clusters_give_the_evidence_of_rows():
@@ -668,6 +781,12 @@ def test_a_loss_outside_0_and_1_is_refused(loss):
         by_hand(what="loss").check([0.1, 0.2], [loss, 0])
 
 
+def test_a_loss_for_a_threshold_of_errors_is_refused_with_what_to_choose():
+    with pytest.raises(InputError, match=r'chosen for 0/1 errors; `error` holds 0\.5 at row 1.*risk="loss"'):
+        by_hand().check([0.1, 0.2], [1, 0.5])
+    assert by_hand(what="loss").check([0.1, 0.2], [1, 0.5]).errors_accepted == 1.5
+
+
 def test_clusters_of_another_length_are_refused():
     with pytest.raises(InputError, match="clusters"):
         clustered().check([0.1, 0.2], [1, 0], clusters=["p"])
@@ -692,7 +811,7 @@ def test_frame_has_one_row_with_the_numbers(kind):
     frame = found.to_frame(kind)
     columns = list(frame.column_names if kind == "pyarrow" else frame.columns)
     assert len(frame) == 1
-    assert set(columns) == {f.name for f in fields(Check)} - {"log_wealth", "risk_interval"} | {"risk_low", "risk_high"}
+    assert set(columns) == {f.name for f in fields(Check)} - {"log_wealth", "risk_interval", "votes"} | {"risk_low", "risk_high"}
 
 
 def test_text_says_what_was_seen():

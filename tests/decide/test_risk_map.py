@@ -12,11 +12,13 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from scipy.stats import beta as beta_law
 from scipy.stats import binom, binomtest, t
 
 from strategies import FINITE_SCORES, make_probs, make_scores, rows, seeds
 from uqeval import InputError, Predictions, UQWarning, metrics, truth
 from uqeval.decide import Psi, RiskMap, risk_map
+from uqeval.decide.bounds import effective_rows, moments
 from uqeval.inference.result import strict
 
 COLUMNS = ("threshold", "coverage", "risk", "low", "high", "band_low", "band_high", "accepted", "bad")
@@ -403,15 +405,15 @@ def test_weighted_predictions_are_refused_as_for_choose_threshold():
 
 @settings(max_examples=40)
 @given(seeds, LEVELS, st.booleans())
-def test_band_of_clusters_is_a_t_interval_on_the_logit_scale(seed, level, continuous):
+def test_band_of_clusters_joins_a_logit_t_interval_and_one_at_effective_rows(seed, level, continuous):
     rng = np.random.default_rng(seed)
     n = 150
     clusters, score = rng.integers(0, 40, n), make_scores(rng, n, "mixture")
     loss = rng.random(n) if continuous else (rng.random(n) < 0.3) * 1.0
     found = risk_map(score, loss, clusters=clusters, level=level)
     check_nested(found)
-    for k, beta in enumerate(found.threshold):
-        inside = score <= beta
+    for k, value in enumerate(found.threshold):
+        inside = score <= value
         risk, groups = loss[inside].mean(), np.unique(clusters[inside])
         if len(groups) < 2:
             assert (found.low[k], found.high[k]) == (0, 1)
@@ -426,8 +428,18 @@ def test_band_of_clusters_is_a_t_interval_on_the_logit_scale(seed, level, contin
         ):
             half = t.ppf(1 - share / 2, len(groups) - 1) * se / (risk * (1 - risk))
             centre = math.log(risk / (1 - risk))
-            assert low == pytest.approx(1 / (1 + math.exp(-min(700, max(-700, centre - half)))), rel=1e-7, abs=1e-12)
-            assert high == pytest.approx(1 / (1 + math.exp(-min(700, max(-700, centre + half)))), rel=1e-7)
+            rows = np.array([(inside & (clusters == g)).sum() for g in groups], dtype=float)
+            total = np.array([loss[inside & (clusters == g)].sum() for g in groups])
+            size = float(effective_rows(moments(total, rows))[0])
+            errors = size * risk
+            ends = (
+                beta_law.ppf(share / 2, errors, size - errors + 1),
+                beta_law.ppf(1 - share / 2, errors + 1, size - errors),
+            )
+            lower = 1 / (1 + math.exp(-min(700, max(-700, centre - half))))
+            upper = 1 / (1 + math.exp(-min(700, max(-700, centre + half))))
+            assert low == pytest.approx(min(lower, ends[0]), rel=1e-6, abs=1e-12)
+            assert high == pytest.approx(max(upper, ends[1]), rel=1e-6)
 
 
 def test_band_of_singleton_clusters_is_close_to_that_of_rows():

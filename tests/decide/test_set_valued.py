@@ -165,11 +165,14 @@ def test_the_papers_example_covers_99_percent_and_not_2():
     score, labels = np.where(np.arange(n) < inside, 0.1, 0.9), np.zeros(n, dtype=int)
     probs = np.tile([0.8, 0.1, 0.1], (n, 1))
     labels[:wrong] = 1
+    labels[inside:] = 1  # wrong too, but there the set holds all labels
     report = sets_at(0.5).evaluate(probs, score, labels)
     assert report.coverage.value == pytest.approx(0.9915, abs=1e-4)
     assert report.coverage.low < 0.9915 < report.coverage.high
     assert report.size.value == pytest.approx(0.37 + 3 * 0.63)
-    assert sets_at(0.5, max_risk=0.0231, coverage=0.370).expected_coverage == pytest.approx(0.9915, abs=5e-5)
+    chosen = replace(choose_threshold(score, labels != 0, 0.03), max_risk=0.0231)
+    assert chosen.coverage == pytest.approx(0.370)
+    assert SetValuedClassifier(chosen).expected_coverage == pytest.approx(0.9915, abs=5e-5)
 
 
 def test_bounds_follow_from_the_promise():
@@ -179,6 +182,17 @@ def test_bounds_follow_from_the_promise():
     for method in ("rcps", "crc"):
         joint = sets_at(0.5, max_risk=0.05, method=method, coverage=0.6)
         assert joint.expected_coverage == joint.coverage_bound == pytest.approx(0.95)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"what": "loss"}, {"what": "misaligned"}, {"method": "by hand"}], ids=lambda c: next(iter(c.values()))
+)
+def test_a_promise_that_is_not_about_labels_bounds_no_coverage(changes):
+    sets = sets_at(0.5, max_risk=0.05, **{"method": "fallback", "coverage": 0.6, **changes})
+    assert math.isnan(sets.coverage_bound)
+    assert math.isnan(sets.expected_coverage)
+    nothing = sets_at(-math.inf, max_risk=0.05, **{"method": "fallback", "coverage": 0.0, **changes})
+    assert nothing.coverage_bound == nothing.expected_coverage == 1.0  # all labels, always
 
 
 def test_joint_methods_reach_the_coverage_that_they_promise():

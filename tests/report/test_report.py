@@ -18,6 +18,7 @@ import pytest
 
 import uqeval as uq
 from uqeval._errors import InputError
+from uqeval.decide.threshold import shown as printed
 from uqeval.report import explorer, mistakes, words
 from uqeval.report.page import render
 from uqeval.report.payload import _accepts_more, evaluation_payload
@@ -113,7 +114,7 @@ def test_the_verdict_is_that_of_the_functions(example, page):
     score = uq.scores.compute(best, pred)
     t = quiet(uq.choose_threshold, score, error, max_risk=0.05, n_scores=len(example.scores))
     assert f"{best} ranks errors very well: UQ-AUC {example[best, 'uq_auc']}" in page.text
-    assert f"acting where it is at most {t.value:.6g} keeps errors under 5%" in page.text
+    assert f"acting where it is at most {printed(t.value, 6)} keeps errors under 5%" in page.text
     assert f"for {words.percent(t.coverage)} of inputs with 95% confidence" in page.text
     assert f"{t.n_accepted:,} of {t.n:,} rows lie there, {t.errors_accepted} of them wrong" in page.text
     assert "out of 11" in page.text
@@ -310,7 +311,7 @@ def test_the_page_shows_the_explorer_in_words(page, example):
                 assert "nothing can be certified" in cells[-1]
             else:
                 assert cells[:4] == [
-                    f"{found['value']:.6g}",
+                    printed(found["value"], 6),
                     words.percent(found["coverage"]),
                     f"{found['accepted']:,}",
                     f"{found['errors']:,}",

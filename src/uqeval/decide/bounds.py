@@ -6,8 +6,7 @@ Pure functions of counts and sums; which sets are tested, and in what order, is 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,19 +15,20 @@ from uqeval._check import Float
 
 __all__ = [
     "FEW_CLUSTERS",
+    "Moments",
     "betting_p",
     "betting_scale",
     "binomial_p",
     "cluster_p",
-    "fewest_bets",
-    "fewest_clusters",
-    "fewest_rows",
+    "effective_rows",
     "hoeffding_bentkus_p",
     "log_mean_exp",
+    "moments",
     "rise_log_e",
 ]
 
 FEW_CLUSTERS = 10  # below that many clusters nothing is certified
+_WRONG_CLUSTERS = 5  # expected at the target, where clusters are uneven
 # Mixtures of stakes, so that nothing is tuned to the data. Shares of the largest stake that cannot ruin, for bets that
 # a risk is lower; the excess of the risk that a stake is best for, for bets that it has risen (1.1 to 19 times).
 SHARES: Float = np.concatenate([2.0 ** np.arange(-9.0, -3.0), np.arange(2.0, 17.0) / 16])
@@ -42,35 +42,6 @@ def binomial_p(errors: NDArray[Any], accepted: NDArray[Any], max_risk: float | F
     e, k = np.asarray(errors, dtype=np.float64), np.asarray(accepted, dtype=np.float64)
     right = k - e
     return np.where(right > 0, betainc(np.where(right > 0, right, 1.0), e + 1, 1 - max_risk), 1.0)
-
-
-def fewest_rows(max_risk: float, delta: float) -> int:
-    """The fewest accepted rows that can be certified at all: with no error among them (1 − max_risk)^k ≤ delta."""
-    return max(1, int(np.ceil(np.log(delta) / np.log1p(-max_risk) - 1e-9)))
-
-
-def fewest_bets(max_risk: float, delta: float) -> int:
-    """The same for `betting_p`: the fewest rows without any loss."""
-    gain = np.log1p(betting_scale(max_risk) * max_risk)
-    return _fewest(lambda k: float(betting_p(k * gain)), delta, fewest_rows(max_risk, delta))
-
-
-def fewest_clusters(max_risk: float, delta: float) -> int:
-    """The same for `cluster_p`: the fewest clusters of equal size without an error."""
-    from scipy.special import stdtr
-
-    return _fewest(lambda k: float(stdtr(k - 1, 1 - max_risk * (k + 1))), delta, FEW_CLUSTERS)
-
-
-def _fewest(p: Callable[[int], float], delta: float, low: int) -> int:
-    """The smallest count ≥ low whose p-value is at most delta; p falls with the count."""
-    high = low
-    while p(high) > delta:
-        low, high = high + 1, 2 * high
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if p(middle) <= delta else (middle + 1, high)
-    return high
 
 
 def hoeffding_bentkus_p(total: Float, accepted: NDArray[Any], max_risk: float | Float) -> Float:
@@ -111,27 +82,66 @@ def log_mean_exp(x: Float) -> Float:
 def rise_log_e(losses: Float, max_risk: float) -> Float:
     """log wealth per stake of bets that losses average more than `max_risk`; add them up over batches."""
     scale = np.minimum(EXCESSES / (1 - max_risk), 0.95 / max_risk)
+    if ((losses == 0) | (losses == 1)).all():  # counts will do
+        wrong = float(losses.sum())
+        return wrong * np.log1p(scale * (1 - max_risk)) + (len(losses) - wrong) * np.log1p(-scale * max_risk)
     return np.log1p(scale[:, None] * (np.sort(losses) - max_risk)).sum(axis=1)
 
 
-def cluster_p(total: Float, rows: Float, max_risk: float, *, copies: float = 1.0) -> float:
-    """One-sided t-test on the clusters' excess loss, with one made-up cluster of average size that is all wrong.
+class Moments(NamedTuple):
+    """What the tests need of clusters: how many have rows that count, and sums over them of loss and rows."""
 
-    `total` and `rows` are the loss and the number of the rows that count of each cluster; clusters without such
-    rows are left out. Without the made-up cluster the test is far too bold where errors are rare. Asymptotic, not
-    exact. `copies` answers for a sample that many times as large.
+    clusters: Float
+    loss: Float
+    rows: Float
+    loss2: Float
+    both: Float
+    rows2: Float
+
+
+def moments(total: Float, rows: Float) -> Moments:
+    """Of one region: `total` and `rows` are the loss and the number of the rows that count of each cluster."""
+    sums = (rows > 0).sum(), total.sum(), rows.sum(), (total**2).sum(), (total * rows).sum(), (rows**2).sum()
+    return Moments(*(np.array([x], dtype=np.float64) for x in sums))
+
+
+def cluster_p(of: Moments, max_risk: float, *, copies: float = 1.0) -> Float:
+    """For losses in clusters: the larger of two p-values, so that both must be small.
+
+    One is a t-test on the clusters' excess loss with one made-up cluster of average size that is all wrong: without it
+    the test is far too bold where errors are rare. The t-test alone is too bold for small levels and uneven clusters,
+    hence the other: the exact binomial at the effective number of rows (Korn & Graubard 1998). Asymptotic, not exact.
+    Where clusters are so uneven that a random row lives in one more than twice the average size, as many clusters as
+    would hold five wrong ones at the target are asked for, in units of that size; else a large wrong one is too easily
+    missing by luck. `copies` answers for a sample that many times as large.
     """
     from scipy.special import stdtr
 
-    some = rows > 0
-    total, rows = total[some], rows[some]
-    count = copies * len(rows)
-    if count < FEW_CLUSTERS:
-        return 1.0
-    excess = total - max_risk * rows
-    made_up = (1 - max_risk) * rows.mean()
-    mean = (copies * excess.sum() + made_up) / (count + 1)
-    spread = np.sqrt((copies * ((excess - mean) ** 2).sum() + (made_up - mean) ** 2) / count)
-    if spread == 0:
-        return 1.0
-    return float(stdtr(count - 1, mean / (spread / np.sqrt(count + 1))))
+    enough = copies * of.clusters >= FEW_CLUSTERS
+    uneven = of.rows2 * of.clusters > 2 * of.rows**2
+    enough &= ~uneven | (copies * of.rows**2 * max_risk >= _WRONG_CLUSTERS * of.rows2)
+    clusters, rows = np.where(enough, of.clusters, 1.0), np.where(of.rows > 0, of.rows, 1.0)
+    count, made_up = copies * clusters, (1 - max_risk) * rows / clusters
+    excess = of.loss - max_risk * of.rows
+    squares = of.loss2 - 2 * max_risk * of.both + max_risk**2 * of.rows2
+    mean = (copies * excess + made_up) / (count + 1)
+    around = np.maximum(0.0, squares - 2 * mean * excess + clusters * mean**2)
+    error = np.sqrt((copies * around + (made_up - mean) ** 2) / count / (count + 1))
+    t_test = np.where(error > 0, stdtr(np.maximum(count - 1, 1), mean / np.where(error > 0, error, 1.0)), 1.0)
+    size = effective_rows(of, copies=copies)
+    return np.where(enough, np.maximum(t_test, binomial_p(size * of.loss / rows, size, max_risk)), 1.0)
+
+
+def effective_rows(of: Moments, *, copies: float = 1.0) -> Float:
+    """How many independent 0/1 rows would tell the mean loss as well: risk·(1 − risk) / variance of the mean.
+
+    Risk and variance are taken with one more cluster, all wrong, of the size in which a random row lives, so that
+    few errors do not look like none.
+    """
+    rows = np.where(of.rows > 0, of.rows, 1.0)
+    size, count = of.rows2 / rows, copies * np.maximum(of.clusters, 1.0)
+    weight = copies * rows + size
+    risk = (copies * of.loss + size) / weight
+    around = np.maximum(0.0, of.loss2 - 2 * risk * of.both + risk**2 * of.rows2)
+    variance = (copies * around + (size * (1 - risk)) ** 2) / weight**2 * (count + 1) / count
+    return np.where(variance > 0, risk * (1 - risk) / np.where(variance > 0, variance, 1.0), count)

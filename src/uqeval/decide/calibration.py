@@ -42,6 +42,11 @@ class Calibration:
         return None if self.clusters is None else np.bincount(self.clusters).astype(np.float64)
 
     @cached_property
+    def n_units(self) -> int:
+        """Independent units: rows, or clusters."""
+        return self.n if self.cluster_rows is None else len(self.cluster_rows)
+
+    @cached_property
     def sorted(self) -> Float:
         """Scores in order; −0.0 is 0.0."""
         return np.sort(self.score + 0.0)
@@ -97,23 +102,42 @@ class Calibration:
             return np.searchsorted(self._wrong, thresholds, side="right").astype(np.float64)
         return self._running[self.accepted(thresholds)]
 
+    def votes(self, threshold: float) -> float:
+        """Loss of the accepted rows where every unit has one vote: a row of a cluster of m has 1/m of one."""
+        if self.clusters is None or self.cluster_rows is None:
+            return float(self.bad(np.array([threshold]))[0])
+        inside = self._order[: int(self.accepted(np.array([threshold]))[0])]
+        return float((self.loss[inside] / self.cluster_rows[self.clusters[inside]]).sum())
+
     def units(self, thresholds: Float) -> Int:
         """Independent units below t: rows, or clusters with such a row."""
         if self.clusters is None:
             return self.accepted(thresholds)
-        lowest = np.full(int(self.clusters.max()) + 1, np.inf)
+        return np.searchsorted(self._lowest, thresholds, side="right").astype(np.int64)
+
+    @cached_property
+    def _lowest(self) -> Float:
+        """The lowest score of each cluster, in order."""
+        assert self.clusters is not None
+        lowest = np.full(self.n_units, np.inf)
         np.minimum.at(lowest, self.clusters, self.score)
-        return np.searchsorted(np.sort(lowest), thresholds, side="right").astype(np.int64)
+        return np.sort(lowest)
 
     # ---- what that proves ----
 
-    def fewest_units(self, max_risk: float, delta: float) -> int:
-        """Units without any loss that it takes for a p-value of at most delta."""
+    def best_p(self, thresholds: Float, max_risk: float, *, copies: float = 1.0) -> Float:
+        """The p-values if no row had any loss: what a region can hope for. No loss is looked at."""
         if self.clusters is not None:
-            return bounds.fewest_clusters(max_risk, delta)
-        if self.binary or self.bound != "betting":
-            return bounds.fewest_rows(max_risk, delta)
-        return bounds.fewest_bets(max_risk, delta)
+            none = self.moments(thresholds)._replace(
+                **dict.fromkeys(("loss", "loss2", "both"), np.zeros(len(thresholds)))
+            )
+            return bounds.cluster_p(none, max_risk, copies=copies)
+        rows = (copies * self.accepted(thresholds)).astype(np.float64)
+        if self.binary:
+            return bounds.binomial_p(0 * rows, rows, max_risk)
+        if self.bound == "hoeffding-bentkus":
+            return bounds.hoeffding_bentkus_p(0 * rows, rows, max_risk)
+        return bounds.betting_p(rows[:, None] * np.log1p(bounds.betting_scale(max_risk) * max_risk))
 
     def p_values(self, thresholds: Float, max_risk: float, *, joint: bool = False, copies: float = 1.0) -> Float:
         """Of "the mean loss of the rows with score ≤ t is above max_risk"; `joint`: a rejected row counts as loss 0.
@@ -123,7 +147,9 @@ class Calibration:
         if len(thresholds) == 0:
             return np.empty(0)
         if self.clusters is not None:
-            return self._cluster_p(thresholds, max_risk, joint, copies)
+            if joint:
+                raise NotImplementedError("the joint risk of clusters")
+            return bounds.cluster_p(self.moments(thresholds), max_risk, copies=copies)
         accepted, bad = self.accepted(thresholds), self.bad(thresholds)
         rows = np.full_like(accepted, self.n) if joint else accepted
         if self.binary:
@@ -137,7 +163,14 @@ class Calibration:
         return bounds.betting_p(copies * wealth)
 
     def _wealth(self, accepted: Int, scale: Float, max_risk: float) -> Float:
-        """(thresholds, stakes) log wealth after the accepted rows."""
+        """(thresholds, stakes) log wealth after the accepted rows; kept, for other sizes."""
+        key = (max_risk, accepted.tobytes())
+        if key not in self._kept:
+            self._kept.clear()  # one target at a time
+            self._kept[key] = self._placed(accepted, scale, max_risk)
+        return self._kept[key]
+
+    def _placed(self, accepted: Int, scale: Float, max_risk: float) -> Float:
         losses = self.loss[self._order]
         result = np.zeros((len(accepted), len(scale)))
         done, wealth = 0, np.zeros(len(scale))
@@ -150,15 +183,17 @@ class Calibration:
                 result[k] = wealth
         return result
 
-    def _cluster_p(self, thresholds: Float, max_risk: float, joint: bool, copies: float) -> Float:
-        everyone = self.cluster_rows
-        assert everyone is not None
-        return np.array(
-            [
-                bounds.cluster_p(total, everyone if joint else rows, max_risk, copies=copies)
-                for total, rows in self.cluster_totals(thresholds)
-            ]
-        )
+    def moments(self, thresholds: Float) -> bounds.Moments:
+        """Of the clusters below each of the ascending thresholds; kept, for other risks and sizes."""
+        key = thresholds.tobytes()
+        if key not in self._kept:
+            found = [bounds.moments(total, rows) for total, rows in self.cluster_totals(thresholds)]
+            self._kept[key] = bounds.Moments(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
+        return self._kept[key]
+
+    @cached_property
+    def _kept(self) -> dict[Any, Any]:
+        return {}
 
     def cluster_totals(self, thresholds: Float) -> Iterator[tuple[Float, Float]]:
         """For each of the ascending thresholds: loss and number of the accepted rows of each cluster."""

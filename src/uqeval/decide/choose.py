@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from uqeval._check import Float, Nan, check_choice, check_level, check_seed
 from uqeval._errors import InputError, UQWarning, collected, notify
 from uqeval.decide.calibration import Calibration, split_rows
-from uqeval.decide.monitor import by_cluster, cluster_interval, cluster_se, risk_interval
+from uqeval.decide.monitor import cluster_interval, cluster_se, risk_interval
 from uqeval.decide.rows import NO_WEIGHTS, check_candidates, check_targets, clean_rows, find_scores, find_target
 from uqeval.decide.threshold import Holdout, Threshold, Thresholds
 from uqeval.decide.walks import JOINT, METHODS, largest_certified, shares
@@ -23,7 +23,8 @@ from uqeval.inputs import Predictions
 
 __all__ = ["Plan", "certify", "choose_threshold", "rows_needed"]
 
-_MOST_COPIES = 1e6  # the largest sample that `rows_needed` looks for, in samples like this one
+_MOST_LOOKED = 1000  # candidates
+_MOST_COPIES = 1e9  # the largest sample that `rows_needed` looks for, in samples like this one
 
 
 def choose_threshold(
@@ -42,6 +43,7 @@ def choose_threshold(
     bound: str = "betting",
     tie: str = "drop",
     n_scores: int = 1,
+    largest_cluster: int | None = None,
     weights: ArrayLike | None = None,
     nan: Nan = "raise",
     seed: int | np.random.Generator = 0,
@@ -66,11 +68,13 @@ def choose_threshold(
     predictions : Predictions, optional
         Where score and error come from instead; see `risk`.
     risk : "error", "loss" or "misaligned"
-        With `predictions`: wrong, their own loss in [0, 1], or unlike the majority of the soft labels.
+        With `predictions`: wrong, their own loss in [0, 1], or unlike the majority of the soft labels. With arrays it
+        says what `error` holds: pass "loss" for a loss that happens to be 0/1 on these rows.
     clusters : array-like of shape (n,), optional
         Independent units, as a patient id; rows of one cluster may depend on each other.
     cluster : "t" or "subsample"
-        With clusters: a t-test on their excess loss (asymptotic), or one random row of each (exact, fewer rows).
+        With clusters: a t-test on their excess loss (asymptotic), or one random row of each (exact, fewer rows). The
+        promise of the latter, and of "crc", is for one random input of each cluster.
     thresholds : array-like, optional
         Candidates fixed beforehand, in place of quantiles of these rows.
     split : float, optional
@@ -80,7 +84,9 @@ def choose_threshold(
     tie : "drop" or "error"
         With ``risk="misaligned"``: rows whose majority is a tie are left out, or counted as misaligned.
     n_scores : int
-        How many scores you tried on these rows before this one: each then gets its share of 1 − level.
+        How many scores you tried on these rows, this one included: each then gets its share of 1 − level.
+    largest_cluster : int, optional
+        The most rows that a cluster can ever have, for `Threshold.check`; the largest one here by default.
     weights : not supported
         There is no exact bound for weighted rows.
     nan : "raise" or "omit"
@@ -99,7 +105,7 @@ def choose_threshold(
     >>> import uqeval as uq
     >>> t = uq.choose_threshold("entropy", predictions=uq.datasets.example(), max_risk=0.05)
     >>> print(t.statement())  # doctest: +NORMALIZE_WHITESPACE
-    Act where entropy ≤ 1.1505: 94.1% of inputs (92.8%–95.2%).
+    Act where entropy ≤ 1.150497354: 94.1% of inputs (92.8%–95.2%).
     With 95% confidence, at most 5% of the accepted inputs are wrong.
     """
     if weights is not None:
@@ -120,7 +126,14 @@ def choose_threshold(
         rows = clean_rows(find_scores(score, predictions), target, nan, bound)
         tried = max(len(rows), int(n_scores))
         delta = (1 - level) / (len(targets) * tried)
-        plan = Plan(method, tuple(targets), level, delta, cluster == "subsample", tried, fixed)
+        first = next(iter(rows.values()))
+        if method == "rcps" and first.clusters is not None and cluster != "subsample":
+            raise InputError(
+                'method="rcps" with clusters needs cluster="subsample": its t-test did not hold in simulations with '
+                "clusters of uneven size."
+            )
+        most = _largest_cluster(first, largest_cluster)
+        plan = Plan(method, tuple(targets), level, delta, cluster == "subsample", tried, fixed, most)
         chosen = None if split is None else split_rows(list(rows.values()), float(split), rng)
         if chosen is not None and not 2 <= int(chosen.sum()) <= len(chosen) - 2:
             raise InputError(f"`split` = {split:g} leaves fewer than 2 rows on one side. Pass more rows.")
@@ -128,9 +141,10 @@ def choose_threshold(
         found = [certify(cal, plan, name=name, chosen=chosen, seed=draws) for name, cal in rows.items()]
         best = max(found, key=lambda ts: sum(t.coverage for t in ts))  # the first of those that accept most
         if tried > 1 and split is None:
+            share = "max_risk" if method == "crc" else "1 − level"
             notify(
                 f"The same rows chose among {tried} scores, the threshold, and give its risk. The promise holds (each "
-                f"score was tested at its share of 1 − level), but the observed risk is optimistic: pass split=0.5.",
+                f"score was tested at its share of {share}), but the observed risk is optimistic: pass split=0.5.",
                 UQWarning,
             )
     notes = tuple(dict.fromkeys(raised))
@@ -151,6 +165,25 @@ class Plan:
     subsample: bool = False
     n_scores: int = 1
     thresholds: Float | None = None
+    largest_cluster: int | None = None
+
+    @property
+    def by_cluster(self) -> bool:
+        """Whether clusters have one vote each: then the promise is for one random input of each."""
+        return self.subsample or self.method == "crc"
+
+
+def _largest_cluster(cal: Calibration, given: int | None) -> int | None:
+    if cal.cluster_rows is None:
+        if given is not None:
+            raise InputError("`largest_cluster` needs `clusters`.")
+        return None
+    seen = int(cal.cluster_rows.max())
+    if given is None:
+        return seen
+    if isinstance(given, bool) or not isinstance(given, int | np.integer) or given < seen:
+        raise InputError(f"`largest_cluster` must be an int of at least {seen}, the largest here; it is {given!r}.")
+    return int(given)
 
 
 def certify(
@@ -168,7 +201,11 @@ def certify(
     tested = cal
     if plan.subsample and cal.clusters is not None:
         tested = cal.one_row_per_cluster(np.random.default_rng(seed))
-    values = [largest_certified(plan.method, tested, gamma, plan.delta, plan.thresholds) for gamma in plan.targets]
+    # What holds on average has no delta to share among scores: each gets its share of the risk.
+    shared = plan.n_scores if plan.method == "crc" else 1
+    values = [
+        largest_certified(plan.method, tested, gamma / shared, plan.delta, plan.thresholds) for gamma in plan.targets
+    ]
     # A region that is good enough for a smaller risk is good enough for a larger one.
     values = [max(v for v, other in zip(values, plan.targets, strict=True) if other <= gamma) for gamma in plan.targets]
     common = {"score": name, "data_hash": everything.data_hash(), "created_with": versions()}
@@ -190,7 +227,6 @@ def _threshold(
     feasible = value > -math.inf
     at = np.array([value])
     accepted, bad = (int(cal.accepted(at)[0]), float(cal.bad(at)[0])) if feasible else (0, 0.0)
-    counted = cal.n if plan.method in JOINT else accepted
     coverage = _coverage(cal, value, plan.level)
     sizes = cal.cluster_rows
     return Threshold(
@@ -202,18 +238,19 @@ def _threshold(
         coverage=accepted / cal.n,
         coverage_interval=(coverage.low, coverage.high),
         # A candidate fixed beforehand may lie below all rows: it accepts none, and nothing was observed.
-        risk=bad / counted if feasible and counted else math.nan,
+        risk=_observed(cal, value, plan).value if feasible else math.nan,
         risk_bound=max_risk if feasible else math.nan,
         n=cal.n,
         n_accepted=accepted,
         errors_accepted=int(bad) if cal.binary else bad,
         what=cal.what,
         n_clusters=None if sizes is None else len(sizes),
-        largest_cluster=None if sizes is None else int(sizes.max()),
-        cluster=None if sizes is None else "subsample" if plan.subsample else "t",
+        largest_cluster=plan.largest_cluster,
+        cluster=None if sizes is None else "subsample" if plan.by_cluster else "t",
         n_scores=plan.n_scores,
         n_targets=len(plan.targets),
         rows_needed=None if feasible else rows_needed(plan, cal, tested, max_risk),
+        hopeful=feasible or bool(_hopeful(plan, tested, max_risk)[1].any()),
         holdout=None if rest is None else _holdout(rest, value, plan),
         **common,
     )
@@ -234,32 +271,46 @@ def _coverage(cal: Calibration, value: float, level: float) -> Estimate:
     return Estimate(share, low, high, se, level, how, cal.n, n_clusters=count)
 
 
+def _observed(cal: Calibration, value: float, plan: Plan) -> Estimate:
+    """The risk that these rows show; every cluster has one vote where the promise is for clusters."""
+    inside = cal.score <= value
+    counted = np.ones(cal.n, dtype=np.bool_) if plan.method in JOINT else inside
+    losses = np.where(inside, cal.loss, 0).astype(np.float64)[counted]
+    if len(losses) == 0:
+        return Estimate(math.nan, math.nan, math.nan, math.nan, plan.level, "none", 0)
+    if cal.clusters is None or cal.cluster_rows is None:
+        ordered = np.sort(losses)
+        low, high = risk_interval(ordered, plan.level)
+        se = float(ordered.std(ddof=1)) / math.sqrt(len(ordered)) if len(ordered) > 1 else math.nan
+        how = "Clopper–Pearson" if cal.binary else "logit t"
+        share = float(cal.bad(np.array([value]))[0]) / len(ordered)
+        return Estimate(share, low, high, se, plan.level, how, len(ordered))
+    votes = 1 / cal.cluster_rows if plan.by_cluster else np.ones(len(cal.cluster_rows))
+    codes, count = cal.clusters[counted], len(votes)
+    order = np.lexsort((losses, codes))
+    total = votes * np.bincount(codes[order], weights=losses[order], minlength=count)
+    rows = votes * np.bincount(codes, minlength=count)
+    low, high = cluster_interval(total, rows, plan.level)
+    share = float(total.sum()) / float(rows.sum())
+    return Estimate(
+        share, low, high, cluster_se(total, rows), plan.level, "logit cluster t", len(losses), n_clusters=count
+    )
+
+
 def _holdout(rest: Calibration, value: float, plan: Plan) -> Holdout:
     inside = rest.score <= value
-    counted = np.ones(rest.n, dtype=np.bool_) if plan.method in JOINT else inside
-    losses = np.where(inside, rest.loss, 0).astype(np.float64)[counted]
-    codes = None if rest.clusters is None else np.unique(rest.clusters[counted], return_inverse=True)[1]
-    total = float(np.sort(losses).sum())
-    risk = total / len(losses) if len(losses) else math.nan
-    low, high = risk_interval(losses, codes, plan.level)
-    how = "held-out rows, " + ("Clopper–Pearson" if rest.binary and codes is None else "t")
-    se = math.nan
-    if codes is not None and len(codes):
-        se = cluster_se(*by_cluster(losses, codes))
-    elif len(losses) > 1:
-        se = float(np.sort(losses).std(ddof=1)) / math.sqrt(len(losses))
+    total = float(np.sort(rest.loss[inside]).sum())
     return Holdout(
         n=rest.n,
         n_accepted=int(inside.sum()),
         errors_accepted=int(total) if rest.binary else total,
         coverage=_coverage(rest, value, plan.level),
-        risk=Estimate(risk, low, high, se, plan.level, how, len(losses)),
+        risk=_observed(rest, value, plan),
     )
 
 
-def rows_needed(plan: Plan, cal: Calibration, tested: Calibration, max_risk: float) -> int | None:
-    """Rows like these that would certify something with the median luck; None where no number would."""
-    joint = plan.method in JOINT
+def _hopeful(plan: Plan, tested: Calibration, max_risk: float) -> tuple[Float, NDArray[np.bool_]]:
+    """Candidates, and whether the observed risk below each is under the target."""
     candidates = plan.thresholds
     if candidates is None:
         candidates = tested.grid()
@@ -268,23 +319,27 @@ def rows_needed(plan: Plan, cal: Calibration, tested: Calibration, max_risk: flo
         elif plan.method == "sgr":  # the search halves until a test passes: these are the sizes that it looks at
             candidates = tested.at_size(-(-tested.n // 2 ** np.arange(1, 1 + tested.n.bit_length())))
     accepted, bad = tested.accepted(candidates), tested.bad(candidates)
-    # Where the observed risk is not below the target, more of the same rows cannot help.
-    hopeful = (accepted > 0) & (bad < max_risk * (tested.n if joint else accepted))
+    return candidates, (accepted > 0) & (bad < max_risk * (tested.n if plan.method in JOINT else accepted))
+
+
+def rows_needed(plan: Plan, cal: Calibration, tested: Calibration, max_risk: float) -> int | None:
+    """About how many rows like these would certify something, at least; None where none is known."""
+    candidates, hopeful = _hopeful(plan, tested, max_risk)
     if not hopeful.any():
         return None
-    first, fewest = tested.units(candidates), tested.fewest_units(max_risk, plan.delta)
     if plan.method != "fst":  # which stops at the first region that fails, hopeful or not
-        candidates, bad = candidates[hopeful], bad[hopeful]
+        candidates = candidates[hopeful]
     if plan.method == "crc":
-        largest = 1.0 if tested.cluster_rows is None else float(tested.cluster_rows.max())
-        return max(cal.n + 1, math.ceil(cal.n * (1 - max_risk) * largest / (max_risk * tested.n - bad.min()) - 1e-9))
+        votes = min(tested.votes(float(t)) for t in candidates[:_MOST_LOOKED])
+        copies = (1 - max_risk) / (max_risk * tested.n_units - votes) if votes < max_risk * tested.n_units else math.inf
+        return max(cal.n + 1, math.ceil(cal.n * copies - 1e-9)) if copies < _MOST_COPIES else None
 
     def enough(copies: float) -> bool:
         if plan.method == "fst":
-            start = candidates[copies * first >= fewest][:1]
+            start = candidates[tested.best_p(candidates, max_risk, copies=copies) <= plan.delta][:1]
             return bool((tested.p_values(start, max_risk, copies=copies) <= plan.delta).any())
         share = plan.delta / shares(plan.method, tested, max_risk, plan.delta, plan.thresholds, copies)
-        return bool((tested.p_values(candidates, max_risk, joint=joint, copies=copies) <= share).any())
+        return bool((tested.p_values(candidates, max_risk, joint=plan.method in JOINT, copies=copies) <= share).any())
 
     low, high = 1.0, 2.0
     while not enough(high):

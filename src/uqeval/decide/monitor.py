@@ -22,10 +22,9 @@ from uqeval._errors import InputError
 from uqeval.decide import bounds
 from uqeval.decide.stored import SCHEMA_VERSION, Stored, check_fields, read_json
 from uqeval.inference.intervals import Interval, clopper_pearson, logit_t, settled
-from uqeval.inference.means import estimate_mean
 from uqeval.inference.result import number, strict, to_frame
 
-__all__ = ["Check", "by_cluster", "cluster_interval", "cluster_se", "look", "risk_interval"]
+__all__ = ["Check", "cluster_interval", "cluster_se", "look", "risk_interval"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +46,7 @@ class Check(Stored):
     alarm_after: int | None  # rows seen when the alarm came
     threshold_hash: str
     largest_cluster: int | None  # what a cluster's loss is measured against; None for independent rows
+    votes: tuple[float, float]  # what counts over all looks, and its loss: rows, or one vote for each cluster
     log_wealth: tuple[float, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -67,7 +67,7 @@ class Check(Stored):
 
     def to_frame(self, kind: str | None = None) -> Any:
         """One row: see `uqeval.inference.result.to_frame` for `kind`."""
-        skipped = ("schema_version", "log_wealth", "risk_interval")
+        skipped = ("schema_version", "log_wealth", "risk_interval", "votes")
         row = {k: v for k, v in self.to_dict().items() if k not in skipped}
         return to_frame([row | {"risk_low": self.risk_interval[0], "risk_high": self.risk_interval[1]}], kind)
 
@@ -95,6 +95,7 @@ class Promise:
     joint: bool
     hash: str
     largest_cluster: int | None
+    by_cluster: bool = False  # clusters have one vote each
 
 
 def look(
@@ -119,8 +120,8 @@ def look(
         )
     counted = np.ones(len(loss), dtype=np.bool_) if promise.joint else inside
     losses = np.where(inside, loss, 0).astype(np.float64)[counted]
-    codes = None if clusters is None else np.unique(clusters[counted], return_inverse=True)[1]
-    wealth = _bets(promise, losses, codes)
+    units = None if clusters is None else _by_unit(promise, losses, clusters[counted], clusters)
+    wealth = _bets(promise, losses, units)
     before = np.zeros(len(wealth)) if previous is None else np.asarray(previous.log_wealth)
     wealth = before + wealth
     log_e = float(bounds.log_mean_exp(wealth))
@@ -129,12 +130,17 @@ def look(
     bad = float(np.sort(losses).sum()) + (previous.errors_accepted if previous else 0.0)
     alarmed = previous is not None and not previous.holds
     alarm_after = previous.alarm_after if alarmed and previous else n if log_e >= -math.log1p(-promise.level) else None
-    rows = n if promise.joint else accepted
-    interval = risk_interval(losses, codes, promise.level)
+    counted_votes, lost = (float(len(losses)), float(np.sort(losses).sum())) if units is None else _sums(units)
+    if previous is not None:
+        counted_votes, lost = counted_votes + previous.votes[0], lost + previous.votes[1]
+    if units is None:
+        interval = risk_interval(losses, promise.level)
+    else:
+        interval = cluster_interval(*units, promise.level)
     return Check(
         holds=alarm_after is None,
         e_value=float(np.exp(min(log_e, 700.0))),
-        p_value=_batch_p(losses, codes, promise.max_risk),
+        p_value=_batch_p(losses, units, promise.max_risk),
         max_risk=promise.max_risk,
         level=promise.level,
         looks=1 + (previous.looks if previous else 0),
@@ -142,73 +148,81 @@ def look(
         n_accepted=accepted,
         errors_accepted=bad,
         coverage=accepted / n if n else math.nan,
-        risk=bad / rows if rows else math.nan,
+        risk=lost / counted_votes if counted_votes else math.nan,
         risk_interval=(interval.low, interval.high),
         alarm_after=alarm_after,
         threshold_hash=promise.hash,
         largest_cluster=promise.largest_cluster,
+        votes=(counted_votes, lost),
         log_wealth=tuple(float(x) for x in wealth),
     )
 
 
-def _bets(promise: Promise, losses: Float, clusters: Int | None) -> Float:
-    if clusters is None or len(clusters) == 0:
+def _by_unit(promise: Promise, losses: Float, counted: Int, clusters: Int) -> tuple[Float, Float]:
+    """Loss and rows of each cluster; as shares of all its rows where clusters have one vote each."""
+    count = int(clusters.max(initial=-1)) + 1
+    order = np.lexsort((losses, counted))  # sums of floats must not depend on the order of rows
+    total = np.bincount(counted[order], weights=losses[order], minlength=count).astype(np.float64)
+    rows = np.bincount(counted, minlength=count).astype(np.float64)
+    if promise.by_cluster:
+        votes = 1 / np.bincount(clusters, minlength=count)
+        total, rows = votes * total, votes * rows
+    return total, rows
+
+
+def _sums(units: tuple[Float, Float]) -> tuple[float, float]:
+    return float(units[1].sum()), float(units[0].sum())
+
+
+def _bets(promise: Promise, losses: Float, units: tuple[Float, Float] | None) -> Float:
+    if units is None or len(units[1]) == 0:
         return bounds.rise_log_e(losses, promise.max_risk)
-    total, rows = by_cluster(losses, clusters)
-    largest = promise.largest_cluster or 1
-    if rows.max() > largest:
+    total, rows = units
+    largest = 1 if promise.by_cluster else promise.largest_cluster or 1
+    if rows.max() > largest * (1 + 1e-9):
         raise InputError(
-            f"A cluster has {int(rows.max())} accepted rows, more than the {largest} of any cluster that the threshold "
-            f"was chosen on. Pass largest_cluster={int(rows.max())} or more, from the first look on."
+            f"A cluster has {int(rows.max())} rows that count, more than the {largest} that the threshold allows for. "
+            f"Pass largest_cluster={int(rows.max())} or more from the first look on, or to choose_threshold."
         )
     # One bet per cluster, on its excess loss as a share of what the largest cluster could lose.
     return bounds.rise_log_e((total - promise.max_risk * rows) / largest + promise.max_risk, promise.max_risk)
 
 
-def _batch_p(losses: Float, clusters: Int | None, max_risk: float) -> float:
+def _batch_p(losses: Float, units: tuple[Float, Float] | None, max_risk: float) -> float:
     """P-value of "the risk is at most max_risk" for one batch: exact for 0/1 losses of independent rows."""
     if len(losses) == 0:
         return 1.0
-    if clusters is not None:
-        total, rows = by_cluster(losses, clusters)
-        return bounds.cluster_p(rows - total, rows, 1 - max_risk)
-    if ((losses == 0) | (losses == 1)).all():
-        return float(
-            bounds.binomial_p(np.array([len(losses) - losses.sum()]), np.array([len(losses)]), 1 - max_risk)[0]
-        )
-    return float(bounds.hoeffding_bentkus_p(np.array([(1 - losses).sum()]), np.array([len(losses)]), 1 - max_risk)[0])
+    if units is not None:
+        total, rows = units
+        return float(bounds.cluster_p(bounds.moments(rows - total, rows), 1 - max_risk)[0])
+    right = len(losses) - float(np.sort(losses).sum())
+    p = bounds.binomial_p if ((losses == 0) | (losses == 1)).all() else bounds.hoeffding_bentkus_p
+    return float(p(np.array([right]), np.array([len(losses)]), 1 - max_risk)[0])
 
 
-def risk_interval(losses: Float, clusters: Int | None, level: float) -> Interval:
-    """Interval of a mean loss in [0, 1]: exact for 0/1 losses of independent rows."""
+def risk_interval(losses: Float, level: float) -> Interval:
+    """Interval of the mean loss of independent rows: exact for 0/1 losses."""
     if len(losses) == 0:
         return Interval(math.nan, math.nan)
-    if clusters is not None:
-        return cluster_interval(*by_cluster(losses, clusters), level)
     if ((losses == 0) | (losses == 1)).all():
         return clopper_pearson(losses.sum(), len(losses), level)
-    if len(losses) < 2:
-        return Interval(0.0, 1.0)
-    found = estimate_mean(np.sort(losses), None, None, level, (0.0, 1.0))
-    return Interval(found.low, found.high)
-
-
-def by_cluster(losses: Float, clusters: Int) -> tuple[Float, Float]:
-    """Loss and rows of each cluster; the sums do not depend on the order of rows."""
-    order = np.lexsort((losses, clusters))
-    total = np.bincount(clusters[order], weights=losses[order]).astype(np.float64)
-    return total, np.bincount(clusters).astype(np.float64)
+    return cluster_interval(np.sort(losses), np.ones(len(losses)), level)
 
 
 def cluster_interval(total: Float, rows: Float, level: float) -> Interval:
-    """Interval of Σ total / Σ rows over clusters: t on the logit scale; as for so many units where nothing varies."""
+    """Interval of Σ total / Σ rows over clusters: t on the logit scale, joined with Clopper–Pearson at the effective
+    number of rows, which holds where errors are few or losses skewed."""
     se = cluster_se(total, rows)
     if math.isnan(se):  # a single cluster says nothing
-        return Interval(0.0, 1.0)
-    count, share = int((rows > 0).sum()), float(total.sum()) / float(rows.sum())
+        return Interval(0.0, 1.0) if rows.any() else Interval(math.nan, math.nan)
+    some = rows > 0
+    count, share = int(some.sum()), float(total.sum()) / float(rows.sum())
+    size = float(bounds.effective_rows(bounds.moments(total[some], rows[some]))[0])
+    exact = clopper_pearson(size * share, size, level)
     if se == 0 or not 0 < share < 1:
-        return clopper_pearson(share * count, count, level)
-    return logit_t(share, se, level, count - 1)
+        return exact
+    t = logit_t(share, se, level, count - 1)
+    return Interval(min(t.low, exact.low), max(t.high, exact.high))
 
 
 def cluster_se(total: Float, rows: Float) -> float:

@@ -5,6 +5,7 @@ The paper states the coverage of its sets as γ; it is 1 − γ·P(score ≤ β)
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ from uqeval import truth
 from uqeval._check import check_codes, check_labels, check_lengths, check_level, check_probs
 from uqeval._errors import InputError
 from uqeval.decide.threshold import Threshold
+from uqeval.decide.walks import METHODS
 from uqeval.inference.means import estimate_accuracy
 from uqeval.inference.result import Estimate, to_frame
 
@@ -83,14 +85,22 @@ class SetValuedClassifier:
 
     @property
     def coverage_bound(self) -> float:
-        """P(label in set) is at least that, with the threshold's confidence (on average for "crc")."""
-        return 1.0 - self.threshold.max_risk if self.threshold.feasible else 1.0
+        """P(label in set) is at least that, with the threshold's confidence (on average for "crc").
+
+        NaN where the threshold promises nothing about the labels themselves: for a loss, for misalignment with the
+        majority label, or for a threshold fixed by hand. With ``cluster="subsample"`` it is for one input per cluster.
+        """
+        return 1.0 - self.threshold.max_risk * self._known() if self.threshold.feasible else 1.0
 
     @property
     def expected_coverage(self) -> float:
         """1 − max_risk·P(score ≤ value), or 1 − max_risk for a joint risk: the bound at the observed coverage."""
         t = self.threshold
-        return 1.0 - t.max_risk * (1.0 if t.joint else t.coverage) if t.feasible else 1.0
+        return 1.0 - t.max_risk * self._known() * (1.0 if t.joint else t.coverage) if t.feasible else 1.0
+
+    def _known(self) -> float:
+        """1 where the promise is about wrong labels, else NaN."""
+        return 1.0 if self.threshold.what == "error" and self.threshold.method in METHODS else math.nan
 
     def predict(self, probs: ArrayLike, score: ArrayLike, *, pred: ArrayLike | None = None) -> NDArray[np.bool_]:
         """(n, K) booleans: which labels are in each row's set. `pred` replaces the most probable class."""

@@ -6,8 +6,9 @@ import json
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
+from decimal import ROUND_FLOOR, Decimal
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,6 +23,18 @@ from uqeval.decide.walks import JOINT, METHODS
 from uqeval.inference.result import Estimate, number, strict, to_frame
 
 __all__ = ["Holdout", "Threshold", "Thresholds"]
+
+
+def shown(value: float, digits: int = 10) -> str:
+    """So many digits of a threshold, rounded down: what is printed never accepts more than what was certified."""
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    text = f"{value:.{digits}g}"
+    if float(text) > value:
+        exact = Decimal(value)
+        step = Decimal(1).scaleb(exact.adjusted() + 1 - digits)
+        text = f"{float(exact.quantize(step, rounding=ROUND_FLOOR)):.{digits}g}"
+    return text
 
 
 @dataclass(frozen=True)
@@ -59,7 +72,9 @@ class Threshold(Stored):
     feasible: bool
     coverage: float  # share of the calibration rows accepted
     coverage_interval: tuple[float, float]
-    risk: float  # on the rows that chose the threshold: optimistic; the promise is `risk_bound`
+    risk: (
+        float  # on the rows that chose the threshold (optimistic); clusters have one vote each where `cluster` says so
+    )
     risk_bound: float
     n: int
     n_accepted: int
@@ -68,10 +83,11 @@ class Threshold(Stored):
     score: str | None = None
     n_clusters: int | None = None
     largest_cluster: int | None = None
-    cluster: str | None = None  # "t", or "subsample": then the promise is for one random input of each cluster
+    cluster: str | None = None  # "t"; "subsample": the promise is for one random input of each cluster
     n_scores: int = 1  # scores that were tried on these rows
     n_targets: int = 1  # targets that hold jointly
-    rows_needed: int | None = None  # to certify anything, were the rows like these; None where more would not help
+    rows_needed: int | None = None  # to certify anything, at least about, were the rows like these; None: not known
+    hopeful: bool = True  # whether some region has an observed risk below the target
     holdout: Holdout | None = None
     data_hash: str = ""
     created_with: dict[str, str] = field(default_factory=dict, repr=False)
@@ -140,37 +156,48 @@ class Threshold(Stored):
         >>> promise.check([0.1, 0.2, 0.9], [0, 0, 1]).holds
         True
         """
-        kind: Literal["loss01", "error"] = "loss01" if self.what == "loss" else "error"
         if clusters is None and self.n_clusters is not None:
             raise InputError("The threshold was chosen with `clusters`. Pass the clusters of the new rows too.")
-        if largest_cluster is not None and not (isinstance(largest_cluster, int | np.integer) and largest_cluster > 0):
+        count = largest_cluster
+        if count is not None and (isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1):
             raise InputError(f"`largest_cluster` must be an int ≥ 1; it is {largest_cluster!r}.")
         most = largest_cluster or self.largest_cluster
         if clusters is not None and most is None:
             raise InputError("The threshold knows no clusters. Pass largest_cluster=, the most rows that one can have.")
         # A service may look after every row, or at a batch that happens to be empty.
-        s, e, _, g = check_rows(score, error, kind=kind, clusters=clusters, nan=nan, least=0)
+        s, e, _, g = check_rows(score, error, kind="loss01", clusters=clusters, nan=nan, least=0)
+        if self.what != "loss" and e.dtype != np.uint8 and len(e):
+            row = int(np.flatnonzero((e != 0) & (e != 1))[0])
+            raise InputError(
+                f"The threshold was chosen for 0/1 errors; `error` holds {e[row]:g} at row {row}. For a loss choose it "
+                f'with risk="loss".'
+            )
         promise = monitor.Promise(
             max_risk=self.max_risk,
             level=self.level if level is None else check_level(level),
             joint=self.joint,
             hash=self._identity(),
             largest_cluster=most if clusters is not None else None,
+            by_cluster=self.cluster == "subsample",
         )
         return monitor.look(promise, self.accept(s), e, g, previous)
 
     def _identity(self) -> str:
         import hashlib
 
-        return hashlib.sha256(f"{self.value!r} {self.max_risk!r} {self.method} {self.data_hash}".encode()).hexdigest()
+        return hashlib.sha256(
+            f"{self.value!r} {self.max_risk!r} {self.method} {self.cluster} {self.data_hash}".encode()
+        ).hexdigest()
 
     @classmethod
     def from_value(cls, value: float, *, max_risk: float, level: float = 0.95, what: str = "error") -> Threshold:
         """A threshold fixed by hand, to `accept` and `check` with; its coverage and risk are not known."""
         nan = math.nan
+        if np.ndim(max_risk) != 0:
+            raise InputError(f"`max_risk` is {max_risk!r}. Pass one number.")
         (max_risk,) = check_targets(max_risk)
-        if math.isnan(value):
-            raise InputError("`value` is NaN. Pass the score up to which one may act.")
+        if isinstance(value, bool) or not isinstance(value, int | float | np.number) or math.isnan(value):
+            raise InputError(f"`value` is {value!r}. Pass the score up to which one may act.")
         check_choice("what", what, ("error", "loss", "misaligned"))
         return cls(
             value=float(value),
@@ -219,7 +246,8 @@ class Threshold(Stored):
         if isinstance(data.get("holdout"), dict):
             data["holdout"] = Holdout.from_dict(data["holdout"])
         found = cls(**check_fields(cls, data))
-        if math.isnan(found.value) or found.what not in ("error", "loss", "misaligned"):
+        known = found.what in ("error", "loss", "misaligned") and found.cluster in (None, "t", "subsample")
+        if math.isnan(found.value) or not known:
             raise InputError(
                 f"This is not the JSON of a Threshold: its value is {found.value} for {found.what!r}. "
                 f"Pass what to_json wrote."
@@ -247,17 +275,21 @@ class Threshold(Stored):
         name = self.score or "the score"
         if not self.feasible:
             text = f"Nothing can be certified: no region of {name} is shown to be such that {self._promised()}."
-            if self.rows_needed is None:
+            if not self.hopeful:
                 return f"{text} No part of these rows has so low an observed risk; more rows would not help."
-            return f"{text} About {self.rows_needed:,} rows like these would be needed (there are {self.n:,})."
+            if self.rows_needed is None:
+                return f"{text} How many rows it would take is not known; try another method or target."
+            return f"{text} At least about {self.rows_needed:,} rows like these would be needed (there are {self.n:,})."
         if self.method == "by hand":
-            return f"Act where {name} ≤ {self.value:.6g}. It was promised that {self._promised()}."
+            return f"Act where {name} ≤ {shown(self.value)}. It was promised that {self._promised()}."
         low, high = self.coverage_interval
         sure = (
-            "On average over calibration sets" if self.method == "crc" else f"With {100 * self.level:.6g}% confidence"
+            "On average over calibration sets"
+            if self.method == "crc"
+            else f"With {100 * self.level:.6g}% confidence{' (asymptotic)' if self.cluster == 't' else ''}"
         )
         return (
-            f"Act where {name} ≤ {self.value:.6g}: {self.coverage:.1%} of inputs ({low:.1%}–{high:.1%}). "
+            f"Act where {name} ≤ {shown(self.value)}: {self.coverage:.1%} of inputs ({low:.1%}–{high:.1%}). "
             f"{sure}, {self._promised()}."
         )
 
@@ -333,7 +365,7 @@ class Thresholds(tuple[Threshold, ...]):
         table = [head]
         for t in self:
             low, high = t.coverage_interval
-            cells = [f"{t.max_risk:g}", f"{t.value:.6g}" if t.feasible else "nothing"]
+            cells = [f"{t.max_risk:g}", shown(t.value) if t.feasible else "nothing"]
             cells += [f"{t.coverage:.1%} ({low:.1%}–{high:.1%})" if t.feasible else "0%"]
             cells += [f"{t.n_accepted:,}", f"{t.errors_accepted:,.6g}", number(t.risk)]
             table.append(cells)

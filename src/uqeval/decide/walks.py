@@ -11,8 +11,9 @@ import math
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 
-from uqeval._check import Float
+from uqeval._check import Float, Int
 from uqeval.decide.calibration import Calibration
 
 __all__ = ["JOINT", "METHODS", "largest_certified", "shares"]
@@ -21,6 +22,7 @@ METHODS = ("fallback", "fst", "sgr", "bonferroni", "holm", "rcps", "crc")
 JOINT = ("rcps", "crc")
 _STARTS = 5
 _SIZES = 50  # candidates of "bonferroni" and "holm"
+_KEPT = 0.2  # of delta, for half of the rows, where there is only one start
 _ROOM = 1 / 3  # of the rows: the most that the smallest region which a start can certify may take
 
 
@@ -36,12 +38,13 @@ def largest_certified(
         return _rcps(cal, max_risk, delta, thresholds)
     if thresholds is None:
         thresholds = cal.grid(_SIZES if method in ("bonferroni", "holm") else None)
-        thresholds = thresholds[cal.units(thresholds) >= cal.fewest_units(max_risk, delta)]
+    best_p = cal.best_p(thresholds, max_risk)
+    thresholds, best_p = thresholds[best_p <= delta], best_p[best_p <= delta]  # the others have no hope
     if len(thresholds) == 0:
         return -math.inf
     p = cal.p_values(thresholds, max_risk)
     if method == "fallback":
-        best = _walk(p, _budget(cal, thresholds, max_risk, delta))
+        best = _walk(p, _budget(best_p, cal.units(thresholds), cal.n_units, delta))
     else:
         best = _RULES[method](p, delta)
     return float(thresholds[best]) if best >= 0 else -math.inf
@@ -62,37 +65,52 @@ def _walk(p: Float, budget: Float) -> int:
     return best
 
 
-def _budget(cal: Calibration, thresholds: Float, max_risk: float, delta: float) -> Float:
+def _budget(best_p: Float, units: Int, total: float, delta: float) -> Float:
     """delta in equal parts at equally spaced starts, from the first region that such a part could certify.
 
     A start before that region is wasted: even without an error the test would fail. So there are five starts where
-    the rows allow, and fewer where a fifth of delta would need more than a third of the rows.
+    the rows allow, and fewer where a fifth of delta would need more than a third of the rows. A single start would
+    lose everything to one confident error: then a fifth of delta waits at half of the rows. `best_p` and `units` say
+    nothing of the losses.
     """
-    starts = _starts(cal, max_risk, delta)
-    first = int(np.searchsorted(cal.units(thresholds), cal.fewest_units(max_risk, delta / starts)))
-    budget = np.zeros(len(thresholds))
-    if first < len(thresholds):
-        np.add.at(budget, first + np.arange(starts) * (len(thresholds) - first) // starts, delta / starts)
+    budget, starts = np.zeros(len(best_p)), _starts(best_p, units, total, delta)
+    if starts > 1:
+        first = _first(best_p <= delta / starts)
+        np.add.at(budget, first + np.arange(starts) * (len(best_p) - first) // starts, delta / starts)
+        return budget
+    first, half = _first(best_p <= (1 - _KEPT) * delta), _first(units >= total / 2)
+    if first < half < len(best_p):
+        budget[[first, half]] = (1 - _KEPT) * delta, _KEPT * delta
+    else:
+        budget[0] = delta
     return budget
 
 
-def _starts(cal: Calibration, max_risk: float, delta: float, copies: float = 1.0) -> int:
-    most, starts = _ROOM * copies * cal.units(cal.sorted[-1:])[0], _STARTS
-    while starts > 1 and cal.fewest_units(max_risk, delta / starts) > most:
-        starts -= 1
-    return starts
+def _starts(best_p: Float, units: Int, total: float, delta: float) -> int:
+    """As many starts as can pass within a third of the rows, five at most."""
+    near = best_p[units <= _ROOM * total].min(initial=1.0)
+    return next((j for j in range(_STARTS, 1, -1) if near <= delta / j), 1)
+
+
+def _first(passes: NDArray[np.bool_]) -> int:
+    """Where it first holds; the length where it never does."""
+    return int(passes.argmax()) if passes.any() else len(passes)
 
 
 def shares(
     method: str, cal: Calibration, max_risk: float, delta: float, thresholds: Float | None, copies: float = 1.0
-) -> int:
+) -> float:
     """In how many parts a method divides delta, for a sample that many times as large as this one."""
     m = None if thresholds is None else len(thresholds)
     if method == "sgr":
         return _tests(m or math.ceil(copies * cal.n))
     if method in ("bonferroni", "holm"):
         return m or _SIZES
-    return _starts(cal, max_risk, delta, copies) if method == "fallback" else 1
+    if method != "fallback":
+        return 1
+    grid = cal.grid() if thresholds is None else thresholds
+    starts = _starts(cal.best_p(grid, max_risk, copies=copies), cal.units(grid), cal.n_units, delta)
+    return starts if starts > 1 else 1 / (1 - _KEPT)
 
 
 def _tests(m: int) -> int:
@@ -135,23 +153,22 @@ def _sgr(cal: Calibration, max_risk: float, delta: float, thresholds: Float | No
 def _crc(cal: Calibration, max_risk: float, thresholds: Float | None) -> float:
     """Conformal risk control (Angelopoulos et al. 2024): the loss of one more unit, all wrong, must still fit in.
 
-    Units are rows, or clusters; a new cluster is taken to be no larger than the largest one seen.
+    Units are rows; or clusters, whose rows then share one vote.
     """
-    largest = 1.0 if cal.cluster_rows is None else float(cal.cluster_rows.max())
-    room = max_risk * cal.n - (1 - max_risk) * largest
+    units = cal.n_units
     # Rounding must not cost a row: (errors + 1) / (n + 1) may equal the target exactly.
+    room = max_risk * (units + 1) - 1
     room += 1e-9 * max(1.0, abs(room))
-    return _last(cal.sorted if thresholds is None else thresholds, lambda t: bool(cal.bad(t)[0] <= room))
+    return _last(cal.sorted if thresholds is None else thresholds, lambda t: cal.votes(float(t[0])) <= room)
 
 
 def _rcps(cal: Calibration, max_risk: float, delta: float, thresholds: Float | None) -> float:
-    """Risk-controlling prediction sets (Bates et al. 2021): the joint risk only rises, so one walk needs no share."""
-    if cal.clusters is None:  # the bound rises with the threshold: a binary search finds the same as the walk
-        values = cal.sorted if thresholds is None else thresholds
-        return _last(values, lambda t: bool(cal.p_values(t, max_risk, joint=True)[0] <= delta))
-    values = cal.grid() if thresholds is None else thresholds
-    best = _fst(cal.p_values(values, max_risk, joint=True), delta)
-    return float(values[best]) if best >= 0 else -math.inf
+    """Risk-controlling prediction sets (Bates et al. 2021): the joint risk only rises, so one walk needs no share.
+
+    For independent rows: there the bound rises with the threshold, and a binary search finds what the walk would.
+    """
+    values = cal.sorted if thresholds is None else thresholds
+    return _last(values, lambda t: bool(cal.p_values(t, max_risk, joint=True)[0] <= delta))
 
 
 def _last(values: Float, passes: Callable[[Float], bool]) -> float:

@@ -113,11 +113,11 @@ def evaluate(
         names = _score_names(pred, scores)
         chosen = _metrics(table, metrics)
         _note_infinite(table, names)
-        groups = list(_members(pred))
-        step = _counter(None if count else progress, len(names), chosen, 1 + len(groups))
+        parts = list(_members(pred))
+        step = _counter(None if count else progress, len(names), chosen, 1 + len(parts))
         rows = list(step(_rows(table, names, chosen, how, draws)))
         small = []
-        for group, members in groups:
+        for group, members in parts:
             if len(members) < 2:
                 small.append(group)
                 continue

@@ -11,6 +11,7 @@ import numpy as np
 from uqeval import plot
 from uqeval._errors import InputError, collected
 from uqeval.decide.threshold import Threshold
+from uqeval.decide.threshold import shown as printed
 from uqeval.evaluation.comparison import Comparison
 from uqeval.evaluation.result import Evaluation
 from uqeval.metrics.registry import REGISTRY
@@ -186,7 +187,7 @@ def _promises(lead: str, explorer: dict[str, Any] | None) -> tuple[str, dict[str
     rows = []
     for target, found in zip(explorer["targets"], part["certified"], strict=True):
         if target in _RISKS or target == explorer["max_risk"]:
-            value = "nothing" if found["value"] is None else f"{found['value']:.6g}"
+            value = "nothing" if found["value"] is None else printed(found["value"], 6)
             rows.append([percent(target), value, percent(found["coverage"])])
     text = (
         f"Find the risk that you accept on the x axis and read the threshold of {clip(lead)} above it. The table has "

@@ -7,20 +7,17 @@ score and not once per target.
 from __future__ import annotations
 
 import math
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from uqeval._check import Float, Int
+from uqeval._check import Float
 from uqeval._errors import InputError, collected
-from uqeval.decide import bounds
 from uqeval.decide.calibration import Calibration
 from uqeval.decide.choose import Plan, rows_needed
 from uqeval.decide.risk_map import risk_map
 from uqeval.decide.walks import largest_certified
 from uqeval.evaluation.table import Table
-from uqeval.inference.paired import two_sided
 
 __all__ = ["TARGETS", "explore"]
 
@@ -66,7 +63,7 @@ def _explore(table: Table, name: str, tried: int, targets: list[float], level: f
     if table.weights is not None:
         return {"map": _weighted_map(score, np.asarray(loss, dtype=np.float64), table.weights), "certified": None}
     mapped = risk_map(score, loss, clusters=clusters, level=level)
-    cal = _Kept(score, loss, clusters)
+    cal = Calibration(score, loss, clusters)
     return {
         "map": {key: getattr(mapped, key).tolist() for key in _MAP},
         "certified": [_certified(cal, target, level, tried) for target in targets],
@@ -113,64 +110,3 @@ def _weighted_map(score: Float, loss: Float, weights: Float) -> dict[str, Any]:
         "band_low": None,
         "band_high": None,
     }
-
-
-class _Kept(Calibration):
-    """The same rows with what the tests have in common kept: forty targets then cost little more than one."""
-
-    _placed: tuple[float, Float] | None = None  # the bets of the last target
-
-    @cached_property
-    def _grid(self) -> Float:
-        return super().grid()
-
-    @cached_property
-    def _lowest(self) -> Float:
-        assert self.clusters is not None
-        lowest = np.full(int(self.clusters.max()) + 1, np.inf)
-        np.minimum.at(lowest, self.clusters, self.score)
-        return np.sort(lowest)
-
-    @cached_property
-    def _sums(self) -> Float:
-        """For each threshold of the grid: clusters, Σ loss, Σ rows, Σ loss², Σ loss·rows, Σ rows²."""
-        sums = [
-            ((rows > 0).sum(), total.sum(), rows.sum(), (total**2).sum(), (total * rows).sum(), (rows**2).sum())
-            for total, rows in self.cluster_totals(self._grid)
-        ]
-        return np.array(sums, dtype=np.float64)
-
-    def grid(self, cells: int | None = None) -> Float:
-        return self._grid if cells is None else super().grid(cells)
-
-    def units(self, thresholds: Float) -> Int:
-        if self.clusters is None:
-            return super().units(thresholds)
-        return np.searchsorted(self._lowest, thresholds, side="right").astype(np.int64)
-
-    def p_values(self, thresholds: Float, max_risk: float, *, joint: bool = False, copies: float = 1.0) -> Float:
-        """As of the parent; the thresholds are some of the grid."""
-        if self.clusters is None and self.binary:
-            return super().p_values(thresholds, max_risk, joint=joint, copies=copies)
-        at = np.searchsorted(self._grid, thresholds)
-        if self.clusters is not None:
-            return _cluster_p(self._sums[at], max_risk, copies)
-        if self._placed is None or self._placed[0] != max_risk:
-            scale = bounds.betting_scale(max_risk)
-            self._placed = max_risk, self._wealth(self.accepted(self._grid), scale, max_risk)
-        return bounds.betting_p(copies * self._placed[1][at])
-
-
-def _cluster_p(sums: Float, max_risk: float, copies: float) -> Float:
-    """`bounds.cluster_p` from the sums, for all thresholds at once."""
-    clusters, total, rows, total2, both, rows2 = sums.T
-    excess = total - max_risk * rows
-    excess2 = total2 - 2 * max_risk * both + max_risk**2 * rows2
-    count, made_up = copies * clusters, (1 - max_risk) * rows / clusters
-    mean = (copies * excess + made_up) / (count + 1)
-    around = np.maximum(0.0, excess2 - 2 * mean * excess + clusters * mean**2)
-    spread = np.sqrt((copies * around + (made_up - mean) ** 2) / count)
-    possible = (count >= bounds.FEW_CLUSTERS) & (spread > 0)
-    t = np.where(possible, mean / np.where(possible, spread / np.sqrt(count + 1), 1.0), np.inf)
-    half = np.array([two_sided(at, df) / 2 for at, df in zip(t.tolist(), (count - 1).tolist(), strict=True)])
-    return np.where(t < 0, half, 1 - half)

@@ -10,6 +10,7 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
+from uqeval.decide.threshold import shown as printed
 from uqeval.inference.result import strict
 from uqeval.report.words import count, percent
 
@@ -135,7 +136,7 @@ def _explored(part: dict[str, Any], explorer: dict[str, Any], share: Any) -> dic
     found, promised = part["map"], part["certified"]
     columns = [found[key] or [None] * len(found["threshold"]) for key in _MAP]
     lines = [
-        [percent(cover), f"{value:.6g}", count(rows), count(bad), share(risk), share(high), share(band)]
+        [percent(cover), printed(value, 6), count(rows), count(bad), share(risk), share(high), share(band)]
         for cover, value, rows, bad, risk, high, band in zip(*columns, strict=True)
     ]
     curve = {"coverage": found["coverage"], "risk": found["risk"], "low": found["band_low"], "high": found["band_high"]}
@@ -157,7 +158,7 @@ _MAP = ("coverage", "threshold", "accepted", "bad", "risk", "high", "band_high")
 def _promise(found: dict[str, Any], limit: str, share: Any) -> list[str]:
     """Threshold, coverage, rows, errors, observed risk, promised risk, and a word where there is none."""
     if found["value"] is not None:
-        numbers = [f"{found['value']:.6g}", percent(found["coverage"]), count(found["accepted"])]
+        numbers = [printed(found["value"], 6), percent(found["coverage"]), count(found["accepted"])]
         return [*numbers, count(found["errors"]), share(found["risk"]), f"at most {limit}", ""]
     needed = found["rows_needed"]
     more = "more rows like these would not help" if needed is None else f"about {count(needed)} rows needed"

@@ -15,6 +15,7 @@ import numpy as np
 from uqeval._errors import InputError, collected
 from uqeval.decide.choose import choose_threshold
 from uqeval.decide.threshold import Threshold
+from uqeval.decide.threshold import shown as printed
 from uqeval.evaluation.compare import compare as compare_scores
 from uqeval.evaluation.comparison import Comparison, p_text
 from uqeval.evaluation.result import Evaluation, heading
@@ -200,7 +201,7 @@ def _act_words(act: Threshold) -> dict[str, Any]:
     low, high = act.coverage_interval
     return {
         "feasible": True,
-        "value": f"{act.value:.6g}",
+        "value": printed(act.value, 6),
         "text": f"keeps {bad} under {limit} for {percent(act.coverage)} of inputs with {sure}",
         "detail": (
             f"{count(act.n_accepted)} of {count(act.n)} rows lie there, {count(act.errors_accepted)} of them wrong"
@@ -220,7 +221,7 @@ def _accepts_more(act: Threshold, explorer: dict[str, Any] | None) -> list[str]:
     if best is None or best["certified"][at]["coverage"] <= act.coverage:
         return []
     found = best["certified"][at]
-    more = f"{percent(found['coverage'])} of inputs, where it is at most {found['value']:.6g}."
+    more = f"{percent(found['coverage'])} of inputs, where it is at most {printed(found['value'], 6)}."
     if act.feasible:
         return [f"With the same promise, {clip(best['name'])} accepts more: {more}"]
     return [f"With {clip(best['name'])} the same promise can be made: for {more}"]
