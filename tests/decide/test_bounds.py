@@ -209,6 +209,8 @@ def at_effective_rows(total, rows, max_risk, copies=1):
     if variance == 0:
         return 1.0
     n = risk * (1 - risk) / variance
+    if size > 2 * rows.mean():  # so uneven that the rows of a cluster count as one
+        n = min(n, rows.sum() ** 2 / (rows**2).sum())
     errors = n * total.sum() / rows.sum()
     return float(stats.beta.sf(max_risk, errors + 1, n - errors)) if n - errors > 1e-9 else 1.0
 

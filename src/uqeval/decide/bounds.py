@@ -28,7 +28,6 @@ __all__ = [
 ]
 
 FEW_CLUSTERS = 10  # below that many clusters nothing is certified
-_WRONG_CLUSTERS = 5  # expected at the target, where clusters are uneven
 # Mixtures of stakes, so that nothing is tuned to the data. Shares of the largest stake that cannot ruin, for bets that
 # a risk is lower; the excess of the risk that a stake is best for, for bets that it has risen (1.1 to 19 times).
 SHARES: Float = np.concatenate([2.0 ** np.arange(-9.0, -3.0), np.arange(2.0, 17.0) / 16])
@@ -111,15 +110,13 @@ def cluster_p(of: Moments, max_risk: float, *, copies: float = 1.0) -> Float:
     One is a t-test on the clusters' excess loss with one made-up cluster of average size that is all wrong: without it
     the test is far too bold where errors are rare. The t-test alone is too bold for small levels and uneven clusters,
     hence the other: the exact binomial at the effective number of rows (Korn & Graubard 1998). Asymptotic, not exact.
-    Where clusters are so uneven that a random row lives in one more than twice the average size, as many clusters as
-    would hold five wrong ones at the target are asked for, in units of that size; else a large wrong one is too easily
-    missing by luck. `copies` answers for a sample that many times as large.
+    Where clusters are so uneven that a random row lives in one more than twice the average size, the variance is not
+    trusted (a large wrong cluster is too easily missing by luck): the rows of a cluster then count as one.
+    `copies` answers for a sample that many times as large.
     """
     from scipy.special import stdtr
 
     enough = copies * of.clusters >= FEW_CLUSTERS
-    uneven = of.rows2 * of.clusters > 2 * of.rows**2
-    enough &= ~uneven | (copies * of.rows**2 * max_risk >= _WRONG_CLUSTERS * of.rows2)
     clusters, rows = np.where(enough, of.clusters, 1.0), np.where(of.rows > 0, of.rows, 1.0)
     count, made_up = copies * clusters, (1 - max_risk) * rows / clusters
     excess = of.loss - max_risk * of.rows
@@ -129,6 +126,8 @@ def cluster_p(of: Moments, max_risk: float, *, copies: float = 1.0) -> Float:
     error = np.sqrt((copies * around + (made_up - mean) ** 2) / count / (count + 1))
     t_test = np.where(error > 0, stdtr(np.maximum(count - 1, 1), mean / np.where(error > 0, error, 1.0)), 1.0)
     size = effective_rows(of, copies=copies)
+    uneven = of.rows2 * of.clusters > 2 * of.rows**2
+    size = np.where(uneven, np.minimum(size, copies * of.rows**2 / np.where(uneven, of.rows2, 1.0)), size)
     return np.where(enough, np.maximum(t_test, binomial_p(size * of.loss / rows, size, max_risk)), 1.0)
 
 

@@ -185,9 +185,8 @@ class Threshold(Stored):
     def _identity(self) -> str:
         import hashlib
 
-        return hashlib.sha256(
-            f"{self.value!r} {self.max_risk!r} {self.method} {self.cluster} {self.data_hash}".encode()
-        ).hexdigest()
+        parts = (repr(self.value), repr(self.max_risk), self.method, str(self.cluster), self.data_hash)
+        return hashlib.sha256(" ".join(parts).encode()).hexdigest()
 
     @classmethod
     def from_value(cls, value: float, *, max_risk: float, level: float = 0.95, what: str = "error") -> Threshold:
