@@ -348,7 +348,7 @@ def test_a_loss_outside_its_range_is_named(tmp_path):
 
 @pytest.mark.parametrize("args", [[], ["x.csv"], ["x.csv", "--max-risk", "0.1", "--level", "high"], ["--nope"]])
 def test_misuse_leaves_with_2(args):
-    misuse(*args)
+    assert misuse(*args)
 
 
 # ---- threshold: output ----------------------------------------------------------------------------------------------

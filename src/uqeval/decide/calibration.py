@@ -147,8 +147,7 @@ class Calibration:
         if len(thresholds) == 0:
             return np.empty(0)
         if self.clusters is not None:
-            if joint:
-                raise NotImplementedError("the joint risk of clusters")
+            assert not joint, "for clusters there is no test of the joint risk that held"
             return bounds.cluster_p(self.moments(thresholds), max_risk, copies=copies)
         accepted, bad = self.accepted(thresholds), self.bad(thresholds)
         rows = np.full_like(accepted, self.n) if joint else accepted
