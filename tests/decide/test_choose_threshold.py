@@ -698,8 +698,9 @@ def test_observed_and_held_out_risk_are_for_one_random_input_of_each_cluster_whe
     assert t.holdout.risk.value == pytest.approx(0.024, abs=0.006)
     assert t.holdout.risk.low < 0.024 < t.holdout.risk.high < 0.05
     assert t.errors_accepted / t.n_accepted == pytest.approx(0.084, abs=0.01)
-    by_row = choose_threshold(score, error, 0.1, clusters=groups, split=0.5)
-    assert by_row.coverage > 0.9
+    by_row = choose_threshold(score, error, 0.15, clusters=groups, split=0.5)
+    assert by_row.feasible
+
     assert by_row.holdout.risk.value == pytest.approx(0.084, abs=0.01)
 
 
