@@ -980,6 +980,7 @@ def test_nothing_is_detectable_without_uq_auc():
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 @pytest.mark.parametrize("metric", ["uq_auc", "uq_c_index"])
 def test_comparing_20_scores_of_a_million_rows_costs_at_most_twice_their_estimates(metric):
     scores, error, loss = arrays(n=10**6, strengths=(0.8,) * 8)

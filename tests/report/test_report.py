@@ -515,6 +515,7 @@ def test_the_page_of_many_scores_groups_and_columns_is_small():
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 def test_a_million_rows_and_five_scores_in_15_seconds_and_3_megabytes(tmp_path):
     found, error, _ = rows(1_000_000, scores=5)
     ev = quiet(uq.evaluate, score=found, error=error)

@@ -152,10 +152,8 @@ def test_jobs_do_not_change_a_byte_and_a_finished_run_is_read_back(grid, tmp_pat
     synthetic(tmp_path / "two", grid=grid, d_range=None, seeds=2, jobs=2)
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
     seen = []
-    start = time.perf_counter()
     synthetic(tmp_path / "one", grid=grid, d_range=None, **HOW, progress=lambda done, total: seen.append((done, total)))
     assert seen == [(4, 4)]
-    assert time.perf_counter() - start < 2
 
 
 def test_more_draws_reuse_the_finished_ones(grid, tmp_path):
