@@ -147,13 +147,16 @@ def test_draws_are_the_first_seeds_whose_d_is_in_range(grid):
     assert study.settings["draws"] == [seed for seed, value in d.items() if 1.0 <= value <= 2.5]
 
 
-def test_jobs_do_not_change_a_byte_and_a_finished_run_is_read_back(grid, tmp_path):
+def test_jobs_do_not_change_a_byte_and_a_finished_run_is_read_back(grid, tmp_path, monkeypatch):
     synthetic(tmp_path / "one", grid=grid, d_range=None, **HOW)
     synthetic(tmp_path / "two", grid=grid, d_range=None, seeds=2, jobs=2)
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
     seen = []
+    runner = sys.modules["uqeval.reproduce.synthetic"]
+    monkeypatch.setattr(runner, "run_cell", lambda *_: pytest.fail("a finished cell was computed again"))
     synthetic(tmp_path / "one", grid=grid, d_range=None, **HOW, progress=lambda done, total: seen.append((done, total)))
     assert seen == [(4, 4)]
+    assert contents(tmp_path / "one") == contents(tmp_path / "two")
 
 
 def test_more_draws_reuse_the_finished_ones(grid, tmp_path):

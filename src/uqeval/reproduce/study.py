@@ -18,7 +18,7 @@ from uqeval._errors import collected
 from uqeval.inference.correlations import compare_correlations, pearson
 from uqeval.inference.result import strict, to_frame
 
-__all__ = ["METRICS", "TRUTHS", "Study", "correlate", "summarise", "write_whole"]
+__all__ = ["METRICS", "TRUTHS", "Study", "correlate", "summarise", "write_tables", "write_whole"]
 
 TRUTHS = ("kendall_phi", "kendall_varphi")
 METRICS = ("uq_auc", "uq_c_index", "aurc", "augrc", "ece", "brier", "log_loss")
@@ -88,16 +88,7 @@ class Study:
 
     def write(self, folder: str | Path) -> Path:
         """`table.json`, `table.csv` and `table.md`, each written whole."""
-        target = Path(folder)
-        target.mkdir(parents=True, exist_ok=True)
-        write_whole(target / "table.json", json.dumps(strict(self.to_dict()), indent=1, allow_nan=False) + "\n")
-        text = io.StringIO()
-        writer = csv.DictWriter(text, fieldnames=list(self.correlations[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(self.correlations)
-        write_whole(target / "table.csv", text.getvalue())
-        write_whole(target / "table.md", self.markdown())
-        return target
+        return write_tables(folder, self.to_dict(), self.correlations, self.markdown())
 
     def __str__(self) -> str:
         return self.markdown()
@@ -116,6 +107,20 @@ def _cell(row: dict[str, Any]) -> str:
     return (
         f"{100 * row['median']:.2f}% ({100 * row['lowest']:.2f}–{100 * row['highest']:.2f} over {row['draws']} draws)"
     )
+
+
+def write_tables(folder: str | Path, data: dict[str, Any], rows: list[dict[str, Any]], markdown: str) -> Path:
+    """A result as `table.json`, its rows as `table.csv`, its page as `table.md`."""
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    write_whole(target / "table.json", json.dumps(strict(data), indent=1, allow_nan=False) + "\n")
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_whole(target / "table.csv", text.getvalue())
+    write_whole(target / "table.md", markdown)
+    return target
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -6,9 +6,6 @@ round, ensembles whose members are scaled and then averaged, and more than two c
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,8 +17,8 @@ from numpy.typing import ArrayLike
 from uqeval import metrics, scores, truth
 from uqeval._check import Float, Int
 from uqeval._errors import InputError, MissingExtra, collected
-from uqeval.inference.result import number, strict, to_frame
-from uqeval.reproduce.study import TITLES, write_whole
+from uqeval.inference.result import number, to_frame
+from uqeval.reproduce.study import TITLES, write_tables
 from uqeval.reproduce.synthetic import draw_of, read_grid
 
 __all__ = ["CASES", "Temperature", "softmax", "temperature", "ten_classes"]
@@ -85,16 +82,7 @@ class Temperature:
 
     def write(self, folder: str | Path) -> Path:
         """`table.json`, `table.csv` and `table.md`, each written whole."""
-        target = Path(folder)
-        target.mkdir(parents=True, exist_ok=True)
-        write_whole(target / "table.json", json.dumps(strict(self.to_dict()), indent=1, allow_nan=False) + "\n")
-        text = io.StringIO()
-        writer = csv.DictWriter(text, fieldnames=list(self.rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(self.rows)
-        write_whole(target / "table.csv", text.getvalue())
-        write_whole(target / "table.md", self.markdown())
-        return target
+        return write_tables(folder, self.to_dict(), self.rows, self.markdown())
 
     def __str__(self) -> str:
         return self.markdown()
