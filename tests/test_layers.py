@@ -21,6 +21,7 @@ LAYERS = [
     "inference",
     "decide",
     "evaluation",
+    "distributed",
     "datasets",
     "methods",
     "plot",
@@ -31,16 +32,24 @@ LAYERS = [
 ANYWHERE = {"numpy", "uqeval"} | set(sys.stdlib_module_names)
 ALLOWED = {
     "scipy": {"scores", "metrics", "inference", "decide", "evaluation", "methods"},
-    "narwhals": {"inputs"},
-    "pyarrow": {"inputs", "inference"},
-    "pandas": {"inference"},  # to_frame
-    "polars": {"inference"},
+    "narwhals": {"inputs", "distributed"},
+    "pyarrow": {"inputs", "inference", "distributed", "datasets"},
+    "pandas": {"inference", "distributed"},  # to_frame
+    "polars": {"inference", "distributed"},
     "altair": {"plot", "reproduce"},
     "vl_convert": {"plot", "report", "reproduce"},
     "jinja2": {"report", "reproduce"},
     "typer": {"cli"},
     "rich": {"cli", "methods"},
     "torch": {"methods", "reproduce"},
+    "pooch": {"datasets"},
+    "PIL": {"datasets", "reproduce"},
+    "torchvision": {"reproduce"},
+    "timm": {"reproduce"},
+    "transformers": {"reproduce"},
+    "sentence_transformers": {"reproduce"},
+    "dask": {"distributed"},
+    "pyspark": {"distributed"},
 }
 SKIPPED = {SRC / "__init__.py", SRC / "__main__.py", SRC / "datasets" / "_make_example.py"}
 MODULES = sorted(set(SRC.rglob("*.py")) - SKIPPED)
