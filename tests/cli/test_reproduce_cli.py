@@ -8,6 +8,7 @@ import pytest
 
 import commands
 from uqeval.cli import reproduce as command
+from uqeval.cli.reproduce_parts import Clock
 
 TINY = """
 [data]
@@ -169,7 +170,7 @@ def test_ctrl_c_says_in_one_line_how_to_go_on(tmp_path, monkeypatch):
 
 
 def test_a_bar_shows_on_a_terminal_only(monkeypatch):
-    clock = command._Clock(quiet=False)
+    clock = Clock(quiet=False)
     assert clock.console.quiet  # the tests' stderr is none
     with clock.stage("work") as progress:
         progress(1, 2)

@@ -160,9 +160,28 @@ def cut_npz(folder, made):
     return folder / "x.npz"
 
 
+def half_npz(folder, made):
+    np.savez(folder / "x.npz", data=np.zeros(1000, np.uint8), off=[0, 1000], y=[1])
+    (folder / "x.npz").write_bytes((folder / "x.npz").read_bytes()[:700])
+    return folder / "x.npz"
+
+
+def no_labels(folder, made):
+    np.savez(folder / "x.npz", data=np.zeros(10, np.uint8), off=[0, 10])
+    return folder / "x.npz"
+
+
+def odd_labels(folder, made):
+    np.savez(folder / "x.npz", data=np.zeros(10, np.uint8), off=[0, 10], y=["cat"])
+    return folder / "x.npz"
+
+
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
+        (half_npz, r"x\.npz' is not a whole \.npz file"),
+        (no_labels, r"x\.npz' must hold data, off, y; it lacks y"),
+        (odd_labels, "must be vectors of whole numbers"),
         (broken_tar, "not a whole tar|lacks data_batch"),
         (other_tar, "lacks data_batch_1.bin"),
         (short_bin, "not a multiple of 3073"),
@@ -215,6 +234,22 @@ def test_real_votes_and_labels_fit(real):
     assert (found.counts.argmax(axis=1) == found.labels).mean() == pytest.approx(0.9921)
     assert len(found.classes) == 10
     assert np.bincount(found.labels).tolist() == [1000] * 10
+
+
+def test_labels_from_elsewhere_are_taken_and_checked(real, tmp_path):
+    from pathlib import Path
+
+    home = Path(real) / "cifar10h"
+    for name in ("cifar10h-counts.npy", "cifar10h-probs.npy"):
+        (tmp_path / name).symlink_to(home / name)
+    labels = cifar10h(real).labels
+    np.testing.assert_array_equal(cifar10h(tmp_path, labels=labels).labels, labels)
+    with pytest.raises(InputError, match="another order"):
+        cifar10h(tmp_path, labels=labels[::-1])
+    for broken in (b"PK", b""):
+        (tmp_path / "cifar10_test_jpeg.npz").write_bytes(broken)
+        with pytest.raises(InputError, match=r"cifar10_test_jpeg\.npz' is not a whole \.npz file"):
+            cifar10h(tmp_path)
 
 
 def test_real_test_images_are_in_the_standard_order(real):

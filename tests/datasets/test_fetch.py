@@ -129,6 +129,12 @@ def test_the_folder_of_the_environment_may_lack_the_file(tmp_path, monkeypatch, 
     assert fetch(Remote("set/votes.npy", f"{server}/votes", SHA)) == cache / "set" / "votes.npy"
 
 
+def test_the_environment_must_name_a_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("UQEVAL_DATA", str(tmp_path / "none"))
+    with pytest.raises(InputError, match=r"UQEVAL_DATA must name a folder; '.*none' is none"):
+        lookup("set/votes.npy")
+
+
 def test_a_local_file_with_another_hash_is_named_with_both_hashes(tmp_path):
     (tmp_path / "votes.npy").write_bytes(b"something else")
     with pytest.raises(InputError, match=r"votes\.npy") as caught:

@@ -153,6 +153,10 @@ def test_languages_choose_rows():
         ([message({"name": ["quality"], "value": [0.5, 1], "count": [1]})], "name, value and count"),
         ([message({"quality": 0.5})], "name, value and count"),
         ([message(votes(quality=(1.5, 2)))], "expected 0 to 1"),
+        ([message(votes(quality=("1", "1")))], "'1' votes of mean '1'"),
+        ([message(votes(quality=(0.5, 1.5)))], "1.5 votes"),
+        ([message([1, 2])], "labels of message 0 must have name, value and count"),
+        ([message("x")], "labels of message 0 must have name, value and count"),
         (7, "`data` must be a path"),
         ("no/such/file.parquet", "does not exist"),
     ],
@@ -160,6 +164,19 @@ def test_languages_choose_rows():
 def test_data_that_is_not_oasst2_is_refused(data, reason):
     with pytest.raises(InputError, match=reason):
         oasst2(data)
+
+
+def test_votes_of_a_category_that_comes_twice_are_added():
+    twice = {"name": ["quality", "quality", "spam"], "value": [1.0, 0.5, 1.0], "count": [3, 2, 1]}
+    found = oasst2([message(twice)])
+    assert found.counts[0, CATEGORIES.index("quality")] == 5
+    assert found.values[0, CATEGORIES.index("quality")] == pytest.approx(0.8)
+    assert found.soft_labels[0].tolist() == pytest.approx([0.2, 0.8])
+
+
+def test_a_language_of_no_message_is_refused():
+    with pytest.raises(InputError, match=r"`languages` is 'de', but all messages are in en"):
+        oasst2([message(votes(quality=(1, 1)))], languages="de")
 
 
 def test_broken_files_are_named(tmp_path, parquet):

@@ -61,6 +61,8 @@ def _places(name: str, data: Source | None) -> Iterator[Path]:
         if not given:
             return
         folder = Path(given).expanduser()
+        if not folder.is_dir():
+            raise InputError(f"The environment variable UQEVAL_DATA must name a folder; {given!r} is none.")
     yield folder / name
     yield folder / PurePosixPath(name).name
 

@@ -6,12 +6,14 @@ import hashlib
 import io
 import re
 import tarfile
+import zipfile
+import zlib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from uqeval._check import Int
 from uqeval._errors import InputError, MissingExtra
@@ -72,13 +74,15 @@ def cifar10_images(split: str = "test", *, source: Any = None, data: Source | No
     return _checked(images, labels, split)
 
 
-def cifar10_test_labels(data: Source | None = None) -> Int:
-    """The labels of the test set, without decoding an image."""
+def cifar10_test_labels(data: Source | None = None, labels: ArrayLike | None = None) -> Int:
+    """The labels of the test set, without decoding an image where that can be; those given, checked."""
+    if labels is not None:
+        return _standard(np.asarray(labels, dtype=np.int64))
     packed = lookup("cifar10h/cifar10_test_jpeg.npz", data)
     if packed is None:
         return cifar10_images("test", data=data)[1]
-    with np.load(packed, allow_pickle=False) as arrays:
-        return _standard(np.asarray(arrays["y"], dtype=np.int64))
+    (found,) = _arrays(packed, "y")
+    return _standard(_whole(found, packed))
 
 
 def _checked(images: Images, labels: Int, split: str) -> tuple[Images, Int]:
@@ -154,14 +158,40 @@ def _from_folder(folder: Path, split: str) -> tuple[Images, Int]:
 
 
 def _from_npz(path: Path) -> tuple[Images, Int]:
-    with np.load(path, allow_pickle=False) as arrays:
-        if not {"data", "off", "y"} <= set(arrays.files):
-            raise InputError(f"{str(path)!r} must hold the arrays data, off and y; it has {sorted(arrays.files)}.")
-        data, ends, labels = arrays["data"], arrays["off"], np.asarray(arrays["y"], dtype=np.int64)
-    if len(ends) != len(labels) + 1 or ends[-1] != len(data):
+    data, ends, labels = _arrays(path, "data", "off", "y")
+    ends, labels = _whole(ends, path), _whole(labels, path)
+    if data.ndim != 1 or len(ends) != len(labels) + 1 or ends[-1] != len(data):
         raise InputError(f"{str(path)!r} is not whole: `off` does not fit `data` and `y`.")
     parts = (data[ends[k] : ends[k + 1]].tobytes() for k in range(len(labels)))
     return _stack(parts, len(labels)), labels
+
+
+def _arrays(path: Path, *names: str) -> list[NDArray[Any]]:
+    """These arrays of an archive; whatever the readers raise for a broken one is one line that names it."""
+    try:
+        # Opened here, because np.load leaves its own file open where the archive is broken.
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
+            if not isinstance(arrays, np.lib.npyio.NpzFile):
+                raise InputError(f"{str(path)!r} must be an archive of the arrays {', '.join(names)}.")
+            missing = [name for name in names if name not in arrays.files]
+            if missing:
+                raise InputError(
+                    f"{str(path)!r} must hold {', '.join(names)}; it lacks {', '.join(missing)} and has "
+                    f"{sorted(arrays.files)}."
+                )
+            return [arrays[name] for name in names]
+    except InputError:
+        raise
+    except (OSError, ValueError, EOFError, KeyError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
+        raise InputError(f"{str(path)!r} is not a whole .npz file: {error}. Remove it and get it again.") from None
+
+
+def _whole(values: NDArray[Any], path: Path) -> Int:
+    if values.ndim != 1 or values.dtype.kind not in "iu":
+        raise InputError(
+            f"{str(path)!r}: `y` and `off` must be vectors of whole numbers; one is {values.dtype} of {values.shape}."
+        )
+    return values.astype(np.int64)
 
 
 def _from_bins(folder: Path, split: str) -> tuple[Images, Int]:

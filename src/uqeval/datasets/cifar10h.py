@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from uqeval._check import Float, Int
 from uqeval._errors import InputError, notify
@@ -58,7 +59,7 @@ class CIFAR10H:
         return _annotations(self.counts, self.data)
 
 
-def cifar10h(data: Source | None = None) -> CIFAR10H:
+def cifar10h(data: Source | None = None, *, labels: ArrayLike | None = None) -> CIFAR10H:
     """CIFAR10-H, with the labels of CIFAR-10.
 
     Parameters
@@ -67,6 +68,8 @@ def cifar10h(data: Source | None = None) -> CIFAR10H:
         Folder with the files (`cifar10h-counts.npy`, `cifar10h-probs.npy`, and for the labels
         `cifar10_test_jpeg.npz` or `cifar-10-binary.tar.gz`), there or under `cifar10h/`. By default the folder of
         the environment variable UQEVAL_DATA, then the cache, then a download, checked by its hash.
+    labels : array-like of shape (10000,), optional
+        The labels of the test images, as `uqeval.datasets.cifar10_images` gives them, where the images lie elsewhere.
 
     Returns
     -------
@@ -81,12 +84,12 @@ def cifar10h(data: Source | None = None) -> CIFAR10H:
     """
     counts = np.load(fetch(_COUNTS, data), allow_pickle=False).astype(np.int64)
     probs = np.load(fetch(_PROBS, data), allow_pickle=False).astype(np.float64)
-    labels = cifar10_test_labels(data)
+    y = cifar10_test_labels(data, labels)
     # The hashes fix the order of both; this would catch a mistake in them.
-    agree = float((counts.argmax(axis=1) == labels).mean())
+    agree = float((counts.argmax(axis=1) == y).mean())
     if agree <= 0.95:
         raise InputError(f"The labels agree with the human majority on {agree:.1%} of the images: rows are mixed up.")
-    return CIFAR10H(counts, probs, labels, CLASSES, data)
+    return CIFAR10H(counts, probs, y, CLASSES, data)
 
 
 def _annotations(counts: Int, data: Source | None) -> pa.Table:

@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,14 @@ class OASST2:
         keep = [tag in wanted or tag.split("-")[0] in wanted for tag in self.languages.tolist()]
         return np.flatnonzero(keep)
 
+    def only(self, languages: str | Iterable[str]) -> OASST2:
+        """The messages in these languages; an error where there are none."""
+        found = self.take(self.rows(languages))
+        if not len(found):
+            there = ", ".join(sorted(set(self.languages.tolist())))
+            raise InputError(f"`languages` is {languages!r}, but all messages are in {there}.")
+        return found
+
     def take(self, rows: Int) -> OASST2:
         """Some messages."""
         return replace(
@@ -120,7 +129,8 @@ def oasst2(
 
     A category c of a message has a mean vote v_c in [0, 1] and n_c votes, so v_c·n_c of the votes say that it holds.
     With P the sum of v_c·n_c over the positive categories and N that over the others, the probability of
-    positive is P / (P + N). Messages with P + N = 0, without text and deleted ones are left out and counted.
+    positive is P / (P + N). Messages with P + N = 0, without text and deleted ones are left out and counted. Where a
+    message has a category more than once, its votes are added.
 
     The paper sorts "15 text content categories" into positive and negative and does not list them: the default
     (quality, humor, helpfulness, creativity are positive) is our reading; pass `positive` for another.
@@ -152,7 +162,7 @@ def oasst2(
     if unknown or not 0 < len(set(chosen)) < len(CATEGORIES):
         raise InputError(f"`positive` must be some of {', '.join(CATEGORIES)}; it is {list(positive)!r}.")
     found = _collect(_messages(data, split), chosen)
-    return found.take(found.rows(languages)) if languages is not None else found
+    return found.only(languages) if languages is not None else found
 
 
 def _collect(messages: Iterable[Mapping[str, Any]], positive: tuple[str, ...]) -> OASST2:
@@ -189,25 +199,29 @@ def _collect(messages: Iterable[Mapping[str, Any]], positive: tuple[str, ...]) -
 def _judged(labels: Any, row: int) -> tuple[Float, Int]:
     """Mean vote and number of votes for each category; names that are none of the 15 are no votes."""
     value, count = np.full(len(CATEGORIES), np.nan), np.zeros(len(CATEGORIES), dtype=np.int64)
-    if not labels:
+    if labels is None or (isinstance(labels, Mapping) and not labels):
         return value, count
     try:
         if "name" in labels and "count" in labels:  # the columns of Hugging Face
             entries = list(zip(labels["name"] or (), labels["value"] or (), labels["count"] or (), strict=True))
         else:  # the JSON lines
             entries = [(name, entry["value"], entry["count"]) for name, entry in labels.items()]
-    except (KeyError, TypeError, ValueError):
-        raise InputError(
-            f"`data`: the labels of message {row} must have name, value and count; got {labels!r}."
-        ) from None
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise InputError(f"`data`: labels of message {row} must have name, value and count; got {labels!r}.") from None
     for name, mean, n in entries:
-        if name not in CATEGORIES or mean is None or not n:
+        if name not in CATEGORIES or mean is None or n is None or n == 0:
             continue
-        if not (0 <= mean <= 1 and n > 0):
-            raise InputError(f"`data`: message {row} has {n} votes of mean {mean} for {name}; expected 0 to 1.")
+        if not _is_vote(mean, n):
+            raise InputError(f"`data`: message {row} has {n!r} votes of mean {mean!r} for {name}; expected 0 to 1.")
         at = CATEGORIES.index(name)
-        value[at], count[at] = mean, n
+        value[at] = mean if not count[at] else (count[at] * value[at] + n * mean) / (count[at] + n)
+        count[at] += int(n)
     return value, count
+
+
+def _is_vote(mean: Any, n: Any) -> bool:
+    numbers = isinstance(mean, Real) and isinstance(n, Real)
+    return numbers and bool(0 <= float(mean) <= 1 and float(n) >= 0 and float(n).is_integer())
 
 
 def _messages(data: Any, split: str) -> Iterator[Mapping[str, Any]]:

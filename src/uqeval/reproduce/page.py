@@ -20,7 +20,17 @@ from uqeval.reproduce.panels import Picture
 from uqeval.reproduce.study import TITLES, TRUTHS, Study, write_whole
 from uqeval.reproduce.temperature import Temperature
 
-__all__ = ["synthetic_page", "table_rows", "temperature_page", "write_page"]
+__all__ = [
+    "Timing",
+    "figures_of",
+    "render",
+    "seconds_text",
+    "span",
+    "synthetic_page",
+    "table_rows",
+    "temperature_page",
+    "write_page",
+]
 
 Timing = Mapping[str, float]
 _MAIN = ("uq_auc", "uq_c_index")
@@ -99,18 +109,18 @@ def synthetic_page(
     facts = [
         ("draws of the data", str(len(draws))),
         ("scored models", f"{len(study.models):,}"),
-        ("d, the distance of the means", _span([d[str(seed)] for seed in draws], "{:.2f}")),
-        *([("time of this run", _seconds(sum(timing.values())))] if timing else []),
+        ("d, the distance of the means", span([d[str(seed)] for seed in draws], "{:.2f}")),
+        *([("time of this run", seconds_text(sum(timing.values())))] if timing else []),
     ]
     good, bad = verdicts(study)
-    return _render(
+    return render(
         title="The paper's synthetic study, reproduced",
         lead=_LEAD.format(count=len(study.models) // len(draws)),
         facts=facts,
         short=[("What reproduces", good), ("What does not", bad)],
         table=table,
         tables=[_by_draw(study)],
-        figures=_figures(pictures, {"metric_vs_kendall_by_method": _worse(study)}),
+        figures=figures_of(pictures, {"metric_vs_kendall_by_method": _worse(study)}),
         notes=study.notes,
         settings=settings,
         timing=timing,
@@ -174,7 +184,7 @@ def verdicts(study: Study) -> tuple[list[str], list[str]]:
         if values:
             close = min(values) > 0.8
             words = f"{TITLES[metric]} {'follows' if close else 'does not always follow'} {TITLES[truth]}"
-            (good if close else bad).append(f"{words}: r = {_span([100 * v for v in values], '{:.1f}')}%.")
+            (good if close else bad).append(f"{words}: r = {span([100 * v for v in values], '{:.1f}')}%.")
     better = sum(r["uq_c_index", "kendall_varphi", draw] > r["uq_auc", "kendall_varphi", draw] for draw in draws)
     (good if better == len(draws) else bad).append(
         f"UQ-C-index follows κ(s; ϕ) better than UQ-AUC does on {better} of {plural(len(draws), 'draw')}."
@@ -255,7 +265,7 @@ def temperature_page(result: Temperature, pictures: Mapping[str, Picture], timin
     s = result.settings
     temperatures = s["temperatures"]
     first, *rest = result.notes
-    return _render(
+    return render(
         title="Temperature scaling and the ranking by uncertainty",
         lead="Dividing the logits by a temperature T makes probabilities more or less sure. Does it change which "
         "inputs are thought to be less certain than others, and with that UQ-AUC and UQ-C-index?",
@@ -273,7 +283,7 @@ def temperature_page(result: Temperature, pictures: Mapping[str, Picture], timin
             "notes": [],
         },
         tables=[],
-        figures=_figures(pictures),
+        figures=figures_of(pictures),
         notes=[first],
         settings=[(name.replace("_", " "), str(value)) for name, value in s.items() if name != "temperatures"],
         timing=timing,
@@ -283,7 +293,8 @@ def temperature_page(result: Temperature, pictures: Mapping[str, Picture], timin
 # ---- parts -----------------------------------------------------------------------------------------------------
 
 
-def _render(*, timing: Timing | None, remark: str | None = None, **parts: Any) -> str:
+def render(*, timing: Timing | None, remark: str | None = None, **parts: Any) -> str:
+    """The page of any study from its parts: see `templates/study.html.j2`."""
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 
     environment = Environment(
@@ -294,7 +305,7 @@ def _render(*, timing: Timing | None, remark: str | None = None, **parts: Any) -
         "caption": "Time per stage",
         "corner": "stage",
         "head": ["time"],
-        "rows": [[name, _seconds(spent)] for name, spent in (timing or {}).items()],
+        "rows": [[name, seconds_text(spent)] for name, spent in (timing or {}).items()],
         "marked": (),
         "notes": [remark] if remark else [],
     }
@@ -311,7 +322,8 @@ def _versions() -> dict[str, str]:
     return found | {"torch": str(torch.__version__)}
 
 
-def _figures(pictures: Mapping[str, Picture], more: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
+def figures_of(pictures: Mapping[str, Picture], more: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
+    """Drawings with what is said below each; `more` comes before the texts of the synthetic study."""
     texts = {**_TEXTS, **(more or {})}
     return [
         {"name": name, "title": p.title, "notes": p.notes, "text": texts.get(name, ""), "svg": _inline(name, p.bare)}
@@ -332,12 +344,14 @@ def _text(name: str) -> str:
     return files("uqeval.reproduce").joinpath("templates", name).read_text(encoding="utf-8")
 
 
-def _span(values: Sequence[float], form: str) -> str:
+def span(values: Sequence[float], form: str) -> str:
+    """The range of some numbers, or the one that they share."""
     low, high = form.format(min(values)), form.format(max(values))
     return low if low == high else f"{low} to {high}"
 
 
-def _seconds(spent: float) -> str:
+def seconds_text(spent: float) -> str:
+    """A time in words."""
     if spent < 60:
         return f"{spent:.1f} s"
     minutes, seconds = divmod(round(spent), 60)

@@ -162,6 +162,8 @@ def correlate(
                     }
                 )
             keep = np.isfinite(column["uq_auc"]) & np.isfinite(column["uq_c_index"]) & np.isfinite(column[truth])
+            if keep.sum() < 4:
+                continue
             test = compare_correlations(
                 column["uq_c_index"][keep], column["uq_auc"][keep], column[truth][keep], level=level
             )

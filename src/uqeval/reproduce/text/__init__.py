@@ -1,0 +1,1 @@
+"""Language models into predictions: zero-shot classification of messages."""

@@ -1,0 +1,1 @@
+"""Image models into predictions: linear probes on backbones, a zoo trained from scratch, ImageNet classifiers."""

@@ -1,0 +1,383 @@
+"""Studies on real data: every number against its definition, failures listed by name, going on after a stop."""
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import uqeval as uq
+from uqeval import metrics
+from uqeval._errors import InputError
+from uqeval.reproduce import panels
+from uqeval.reproduce.real import figures as real_figures
+from uqeval.reproduce.real import page as real_page
+from uqeval.reproduce.real.judging import FIRST_ORDER, SECOND_ORDER, Reference, judge, read_rows, scores_of
+from uqeval.reproduce.real.predictions import find_predictions, save_logits
+from uqeval.reproduce.real.run import run_study
+from uqeval.reproduce.real.tables import pattern
+
+N, K = 400, 5
+PAPER = [
+    {"metric": metric, "truth": truth, "r": 0.5, "low": 0.4, "high": 0.6}
+    for metric in ("uq_auc", "uq_c_index")
+    for truth in ("kendall_phi", "kendall_varphi")
+]
+NAMES = ["resnet18-a", "vgg11-b", "swin_t-c", "densenet121-d", "mnasnet-e", "resnet50-f", "vit_b-g", "alexnet-h"]
+
+
+@pytest.fixture
+def reference():
+    rng = np.random.default_rng(0)
+    soft = rng.dirichlet(np.full(K, 0.25), N)
+    soft = np.round(20 * soft + 0.02) + 0.5 * np.eye(K)[soft.argmax(axis=1)]
+    soft /= soft.sum(axis=1, keepdims=True)
+    labels = np.array([rng.choice(K, p=row) for row in soft])
+    rated = np.ones(N, dtype=bool)
+    rated[7] = False
+    return Reference("cifar10h", "Ten things", labels, K, lambda rows: soft[rows], rated)
+
+
+def logits_of(reference, strength, seed, members=0):
+    rng = np.random.default_rng(seed)
+    base = strength * np.log(reference.soft(np.arange(N)) + 0.05)
+    noise = rng.normal(size=(members, N, K) if members else (N, K))
+    return (base + 1.3 * noise).astype(np.float16)
+
+
+@pytest.fixture
+def folder(tmp_path, reference):
+    place = tmp_path / "predictions"
+    for k, name in enumerate(NAMES):
+        save_logits(place, name, logits_of(reference, 0.5 + 0.2 * k, k), labels=reference.labels, source="test")
+    for name, kind, k in (("ensemble", "members", 100), ("dropout", "passes", 101)):
+        logits = logits_of(reference, 1.5, k, members=4)
+        save_logits(place, name, logits, labels=reference.labels, source="test", kind=kind)
+    return place
+
+
+def study_of(reference, folder, **more):
+    return run_study(reference, folder, paper=PAPER, paper_models=116, **more)
+
+
+# ---- one model -----------------------------------------------------------------------------------------------------
+
+
+def softmax(logits):
+    z = np.exp(logits.astype(np.float64) - logits.astype(np.float64).max(axis=-1, keepdims=True))
+    return z / z.sum(axis=-1, keepdims=True)
+
+
+@pytest.mark.parametrize("name", ["resnet50-f", "ensemble"])
+def test_row_of_a_model_equals_evaluate(folder, reference, name):
+    (found,) = [p for p in find_predictions(folder) if p.name == name]
+    rows = judge(found, read_rows(found, reference, None, scores_of(found.kind)), K)
+    keep = np.flatnonzero(reference.rated)
+    logits = np.asarray(found.open(), dtype=np.float64)[..., keep, :]
+    given = {"logits": logits} if logits.ndim == 2 else {"member_logits": logits}
+    pred = uq.Predictions(reference.labels[keep], soft_labels=reference.soft(keep), **given)
+    asked = ["uq_auc", "uq_c_index", "aurc", "augrc", "ece", "brier", "log_loss", "kendall_phi", "kendall_varphi"]
+    ev = uq.evaluate(pred, scores=[row["score"] for row in rows], metrics=asked)
+    assert len(rows) == (len(FIRST_ORDER) if logits.ndim == 2 else len(SECOND_ORDER))
+    for row in rows:
+        for metric in asked:
+            value = (ev[metric] if metric in ("ece", "brier", "log_loss") else ev[row["score"], metric]).value
+            assert row[metric] == pytest.approx(value, abs=1e-12), (row["score"], metric)
+
+
+@pytest.mark.parametrize("name", ["resnet50-f", "dropout"])
+def test_one_versus_rest_equals_the_library_function(folder, reference, name):
+    (found,) = [p for p in find_predictions(folder) if p.name == name]
+    vectors = read_rows(found, reference, None, scores_of(found.kind))
+    row = judge(found, vectors, K)[1]
+    probs = softmax(np.asarray(found.open()))
+    probs = (probs if probs.ndim == 2 else probs.mean(axis=0))[reference.rated]
+    for metric in ("uq_auc", "uq_c_index"):
+        expected = metrics.one_vs_rest(metric, vectors.scores[row["score"]], vectors.labels, probs=probs)
+        assert row[f"{metric}_ovr"] == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("rows", [37, 57, 1])  # 57 leaves a last piece of one row
+def test_numbers_do_not_depend_on_the_size_of_the_pieces(folder, reference, monkeypatch, rows):
+    found = find_predictions(folder)
+    whole = [judge(p, read_rows(p, reference, None, scores_of(p.kind)), K) for p in found]
+    monkeypatch.setattr("uqeval.reproduce.real.judging._VALUES", rows * K)
+    assert [judge(p, read_rows(p, reference, None, scores_of(p.kind)), K) for p in found] == whole
+
+
+def test_rows_that_a_model_covers_are_the_only_ones_it_is_judged_on(tmp_path, reference):
+    rows = np.arange(0, N, 3)
+    logits = logits_of(reference, 1.0, 5)
+    save_logits(tmp_path, "some", logits[rows], labels=reference.labels, source="test", rows=rows)
+    (found,) = find_predictions(tmp_path)
+    row = judge(found, read_rows(found, reference, found.covered(), ["entropy"]), K)[0]
+    kept = rows[reference.rated[rows]]
+    p = softmax(logits[kept])
+    error = p.argmax(axis=1) != reference.labels[kept]
+    assert row["n"] == len(kept)
+    assert row["uq_auc"] == metrics.uq_auc(uq.scores.entropy(p), error)
+
+
+# ---- the study -----------------------------------------------------------------------------------------------------
+
+
+def test_study_correlates_the_entropy_of_single_models(folder, reference):
+    study = study_of(reference, folder)
+    main = [row for row in study.models if row["score"] == "entropy"]
+    assert [row["model"] for row in main] == sorted(NAMES)
+    for row in study.correlations:
+        x, y = ([model[row[key]] for model in main] for key in ("metric", "truth"))
+        assert row["r"] == pytest.approx(np.corrcoef(x, y)[0, 1], abs=1e-9)
+    r = next(row for row in study.correlations if (row["metric"], row["truth"]) == ("uq_auc", "kendall_phi"))
+    z = 1.959963984540054 / math.sqrt(len(main) - 3)
+    assert [r["low"], r["high"]] == pytest.approx([math.tanh(math.atanh(r["r"]) + s * z) for s in (-1, 1)])
+    assert {test["truth"] for test in study.tests} == {"kendall_phi", "kendall_varphi"}
+
+
+def test_study_keeps_its_stable_shape_and_writes_whole_files(folder, reference, tmp_path):
+    study = study_of(reference, folder, out=tmp_path / "out")
+    data = json.loads((tmp_path / "out" / "table.json").read_text())
+    assert {"study", "settings", "correlations", "summary", "models", "paper", "notes"} <= set(data)
+    assert {"metric", "truth", "r", "low", "high", "n", "draw"} == set(data["correlations"][0])
+    for key in ("model", "family", "accuracy", "score", "uq_auc", "uq_c_index", "kendall_phi", "kendall_varphi"):
+        assert key in data["models"][0]
+    assert set(data["tables"]) == {*("by_score", "floors", "families", "one_vs_rest", "comparisons", "preferences")}
+    assert (tmp_path / "out" / "models.csv").read_text().count("\n") == 1 + len(study.models)
+    assert "UQ-AUC, paper (116 models)" in (tmp_path / "out" / "table.md").read_text()
+
+
+def test_table_above_an_accuracy_leaves_the_others_out(folder, reference):
+    study = study_of(reference, folder, min_accuracy=0.5)
+    accuracies = [row["accuracy"] for row in study.models if row["score"] == "entropy"]
+    assert min(accuracies) < 0.5
+    assert study.correlations[0]["n"] == sum(a >= 0.5 for a in accuracies)
+
+
+def test_comparisons_are_those_of_compare(folder, reference):
+    study = study_of(reference, folder)
+    found = [r for r in study.more["comparisons"] if (r["of"], r["metric"]) == ("ensemble, 4 members", "uq_auc")]
+    assert {row["b"] for row in found} == {"total_entropy"}
+    (prediction,) = [p for p in find_predictions(folder) if p.name == "ensemble"]
+    vectors = read_rows(prediction, reference, None, list(SECOND_ORDER))
+    expected = uq.compare(vectors.scores, error=vectors.error, metric="uq_auc", baseline="total_entropy")
+    assert [row["difference"] for row in found] == [pair.difference for pair in expected.rows]
+    assert [row["p_adjusted"] for row in found] == [pair.p_adjusted for pair in expected.rows]
+    best = [row for row in study.more["comparisons"] if row["of"] == "models, by entropy"]
+    assert len(best) == 6
+
+
+def test_scores_can_be_chosen_and_unknown_ones_are_refused(folder, reference):
+    study = study_of(reference, folder, scores=["entropy", "mutual_information"])
+    assert {row["score"] for row in study.models} == {"entropy", "mutual_information"}
+    with pytest.raises(InputError, match=r"there is no score 'entropie'.*entropy"):
+        study_of(reference, folder, scores=["entropie"])
+
+
+def test_few_models_give_a_study_without_correlations(tmp_path, reference):
+    save_logits(tmp_path / "p", "one", logits_of(reference, 1.0, 5), labels=reference.labels, source="test")
+    study = study_of(reference, tmp_path / "p", out=tmp_path / "out")
+    assert all(math.isnan(row["r"]) for row in study.correlations)
+    assert any("need at least 4 single models" in note for note in study.notes)
+    said = "The correlations are undefined: too few single models (1; at least 4 are needed)."
+    assert real_page.verdicts(study) == ([], [], [said])
+
+
+def test_models_without_errors_or_with_constant_scores_do_not_stop_the_study(folder, reference, tmp_path):
+    perfect = 20.0 * np.eye(K)[reference.labels] + np.random.default_rng(1).normal(size=(N, K))
+    save_logits(folder, "perfect", perfect, labels=reference.labels, source="test")
+    flat = np.log(np.full((N, K), 0.1) + 0.5 * np.eye(K)[reference.labels])  # free energy 0 in every row
+    save_logits(folder, "flat", flat, labels=reference.labels, source="test")
+    save_logits(folder, "twins", np.stack([perfect] * 3), labels=reference.labels, source="test")
+    study = study_of(reference, folder, out=tmp_path / "out")
+    values = {(row["model"], row["score"]): row for row in study.models}
+    assert values["perfect", "entropy"]["uq_auc"] is None
+    assert values["twins", "mutual_information"]["kendall_phi"] is None
+    assert {row["n"] for row in study.correlations} == {len(NAMES)}  # one set of models for all cells
+    assert [row["model"] for row in study.settings["undefined"]] == ["flat", "perfect"]
+    assert any("perfect (UQ-AUC is undefined: it makes no error)" in note for note in study.notes)
+    assert "perfect" in real_page.real_page(study, panels.save(real_figures.draw(study), tmp_path / "out"))
+
+
+def test_pattern_is_read_from_the_numbers():
+    def rows(*four):
+        pairs = [(m, t) for m in ("uq_auc", "uq_c_index") for t in ("kendall_phi", "kendall_varphi")]
+        return [{"metric": m, "truth": t, "r": r} for (m, t), r in zip(pairs, four, strict=True)]
+
+    assert all(pattern(rows(0.9, 0.5, 0.1, 0.95)).values())
+    assert not pattern(rows(0.1, 0.5, 0.9, 0.95))["auc_follows_phi_better"]
+    assert not pattern(rows(0.9, 0.96, 0.1, 0.95))["c_index_follows_varphi_better"]
+    assert pattern(rows(0.9, math.nan, 0.1, 0.95)) is None
+
+
+# ---- what cannot be used ---------------------------------------------------------------------------------------------
+
+
+def spoil(folder, reference):
+    """One file of each kind of trouble; file → what its message says."""
+    good = logits_of(reference, 1.0, 50)
+    bad = good.copy()
+    bad[11, 2] = np.nan
+    np.save(folder / "nan.npy", bad)
+    np.save(folder / "wide.npy", np.hstack([good, good]))
+    np.save(folder / "short.npy", good[1:])
+    np.save(folder / "shuffled.npy", good[np.random.default_rng(1).permutation(N)])
+    np.save(folder / "pickled.npy", np.array([[{}, 1]], dtype=object), allow_pickle=True)
+    np.save(folder / "cut.npy", good)
+    (folder / "cut.npy").write_bytes((folder / "cut.npy").read_bytes()[:-7])
+    save_logits(folder, "changed", good, labels=reference.labels, source="test")
+    np.save(folder / "changed.npy", good[::-1])
+    return {
+        "nan.npy": r"NaN or infinite logits in 1 row \(first at row 11\)",
+        "wide.npy": "10 classes, but the reference has 5",
+        "short.npy": "399 rows, but the reference has 400",
+        "shuffled.npy": "no more than shuffled rows would be",
+        "pickled.npy": "pickled Python objects, which are never loaded",
+        "cut.npy": "truncated or corrupt",
+        "changed.npy": "hash differs",
+    }
+
+
+def test_keep_going_judges_the_others_and_lists_every_failure(folder, reference, tmp_path):
+    whole = study_of(reference, folder)
+    reasons = spoil(folder, reference)
+    study = study_of(reference, folder, keep_going=True, out=tmp_path / "out")
+    assert study.correlations == whole.correlations
+    assert len(study.failures) == len(reasons)
+    for failure in study.failures:
+        name = os.path.basename(failure["file"])
+        assert name in failure["reason"]
+        with pytest.raises(InputError, match=reasons[name]):
+            study_of(reference, failure["file"])
+    page = real_page.real_page(study, {})
+    written = json.loads((tmp_path / "out" / "table.json").read_text())
+    for failure in study.failures:
+        assert os.path.basename(failure["file"]) in page
+        assert failure in written["failures"]
+
+
+def test_without_keep_going_the_first_failure_is_the_error(folder, reference):
+    np.save(folder / "wide.npy", np.zeros((N, 2 * K)) + np.arange(2 * K))
+    with pytest.raises(InputError, match=r"wide\.npy: 10 classes"):
+        study_of(reference, folder)
+
+
+def test_when_nothing_can_be_used_all_reasons_are_given(tmp_path, reference):
+    for name in ("a", "b"):
+        np.save(tmp_path / f"{name}.npy", np.full((N, K), np.nan))
+    with pytest.raises(InputError, match=r"None of the 2 predictions.*a\.npy.*b\.npy"):
+        study_of(reference, tmp_path, keep_going=True)
+
+
+# ---- going on --------------------------------------------------------------------------------------------------------
+
+
+def test_second_run_reads_nothing_again(folder, reference, tmp_path, monkeypatch):
+    calls = []
+    study = study_of(reference, folder, out=tmp_path / "out", progress=lambda *step: calls.append(step))
+    assert calls[0] == (0, 10)
+    assert calls[-1] == (10, 10)
+    save_logits(folder, "new", logits_of(reference, 1.0, 60), labels=reference.labels, source="test")
+    read = []
+    real = read_rows
+
+    def noted(prediction, *args, **more):
+        read.append(prediction.name)
+        return real(prediction, *args, **more)
+
+    monkeypatch.setattr("uqeval.reproduce.real.run.read_rows", noted)
+    again = study_of(reference, folder, out=tmp_path / "out")
+    assert read == ["new"]
+    assert [row for row in again.models if row["model"] != "new"] == study.models
+
+
+def test_threads_do_not_change_the_numbers(folder, reference):
+    assert study_of(reference, folder, jobs=1).to_dict() == study_of(reference, folder, jobs=4).to_dict()
+
+
+_KILLED = """
+import sys, time
+import numpy as np
+from uqeval.reproduce.real import run as real
+from test_real import PAPER, Reference, K, N
+
+rng = np.random.default_rng(0)
+soft, labels = np.load(sys.argv[1] + "/soft.npy"), np.load(sys.argv[1] + "/y.npy")
+slow = real.read_rows
+def waiting(*args, **more):
+    print("reading", flush=True)
+    time.sleep(0.15)
+    return slow(*args, **more)
+real.read_rows = waiting
+ref = Reference("cifar10h", "Ten things", labels, K, lambda rows: soft[rows], np.ones(N, dtype=bool))
+real.run_study(ref, sys.argv[1] + "/predictions", paper=PAPER, paper_models=1, out=sys.argv[1] + "/out", jobs=1)
+print("done", flush=True)
+"""
+
+
+def test_killed_run_goes_on_where_it_stopped(folder, reference, tmp_path):
+    np.save(tmp_path / "soft.npy", reference.soft(np.arange(N)))
+    np.save(tmp_path / "y.npy", reference.labels)
+    env = os.environ | {"PYTHONPATH": os.path.dirname(__file__)}
+    command = [sys.executable, "-c", _KILLED, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as process:
+        for _ in range(4):
+            assert process.stdout.readline() == "reading\n"
+        process.send_signal(signal.SIGKILL)
+    again = subprocess.run(command, capture_output=True, text=True, env=env, check=True)
+    assert again.stdout.count("reading") == 10 - 3
+    assert again.stdout.endswith("done\n")
+
+
+# ---- size ------------------------------------------------------------------------------------------------------------
+
+_LARGE = """
+import resource, sys, time
+import numpy as np
+from uqeval.reproduce.real.judging import Reference
+from uqeval.reproduce.real.predictions import LogitsWriter
+from uqeval.reproduce.real.run import run_study
+
+folder, members = sys.argv[1], int(sys.argv[2])
+n, classes, step = 50_000, 1000, 1000
+rng = np.random.default_rng(0)
+y = rng.integers(0, classes, n)
+shape = (n, classes) if members == 1 else (members, n, classes)
+with LogitsWriter(folder, "model", shape, np.float16, labels=y, source="generated") as out:
+    for start in range(0, n, step):
+        part = slice(start, start + step)
+        block = rng.standard_normal((members, step, classes), dtype=np.float32)
+        block[:, np.arange(step), y[part]] += 4
+        if members == 1:
+            out[part] = block[0]
+        else:
+            out[:, part] = block
+
+def soft(rows):
+    found = np.zeros((len(rows), classes))
+    found[np.arange(len(rows)), y[rows]] = 0.7
+    found[np.arange(len(rows)), (y[rows] + 1 + rows % 7) % classes] += 0.3
+    return found
+
+reference = Reference("imagenet_real", "generated", y, classes, soft, np.ones(n, dtype=bool))
+start = time.perf_counter()
+run_study(reference, folder, paper=[], paper_models=0, scores=sys.argv[3].split(","), jobs=1)
+print(time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("members", "scores"), [(1, ",".join(FIRST_ORDER)), (10, ",".join(SECOND_ORDER))])
+def test_model_of_imagenets_size_is_judged_in_less_than_4_gb(tmp_path, members, scores, record_property):
+    command = [sys.executable, "-c", _LARGE, str(tmp_path), str(members), scores]
+    start = time.perf_counter()
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    seconds, gigabytes = map(float, done.stdout.split())
+    record_property("seconds", seconds)
+    record_property("gigabytes", gigabytes)
+    print(f"{members} members: {seconds:.1f} s, {gigabytes:.2f} GB, {time.perf_counter() - start:.1f} s in all")
+    assert gigabytes < 4

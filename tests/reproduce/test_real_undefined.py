@@ -1,0 +1,172 @@
+"""Studies in which something is undefined, not significant, saturated or left out: the table says what it is of."""
+
+import dataclasses
+import html
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import kendalltau
+from test_real import K, N, folder, logits_of, reference, study_of
+
+from uqeval._errors import InputError
+from uqeval.reproduce import panels
+from uqeval.reproduce.real import figures as real_figures
+from uqeval.reproduce.real import page as real_page
+from uqeval.reproduce.real import run as real
+from uqeval.reproduce.real.predictions import save_logits
+
+__all__ = ["folder", "reference"]  # fixtures
+
+
+def save_models(place, reference, count, **others):
+    for k in range(count):
+        save_logits(place, f"m{k}", logits_of(reference, 0.5 + 0.3 * k, k), labels=reference.labels, source="test")
+    for name, logits in others.items():
+        save_logits(place, name, logits, labels=reference.labels, source="test")
+    return place
+
+
+def perfect(reference, seed=1):
+    return 20.0 * np.eye(K)[reference.labels] + np.random.default_rng(seed).normal(size=(N, K))
+
+
+@pytest.mark.parametrize(("count", "clean"), [(0, 5), (3, 1), (3, 0), (5, 1)])
+def test_undefined_metrics_leave_one_set_of_models_for_all_cells(tmp_path, reference, count, clean):
+    others = {f"perfect{k}": perfect(reference, k) for k in range(clean)}
+    study = study_of(reference, save_models(tmp_path / "p", reference, count, **others), out=tmp_path / "out")
+    assert {row["n"] for row in study.correlations} == {count}
+    assert all(math.isnan(row["r"]) == (count < 4) for row in study.correlations if row["metric"] == "uq_auc")
+    assert study.settings["single_models"] == count
+    assert [row["model"] for row in study.settings["undefined"]] == sorted(others)
+    assert len(study.tests) == len(study.more["preferences"]) == (2 if count >= 4 else 0)
+    page = real_page.real_page(study, panels.save(real_figures.draw(study), tmp_path / "out"))
+    assert ("it makes no error" in page) == bool(clean)
+    if clean and count < 4:
+        assert f"({count}; {clean} more had an undefined metric" in real_page.verdicts(study)[2][0]
+
+
+def test_phi_of_a_very_sure_model_has_the_ties_of_the_gap(tmp_path, reference):
+    # Where the majority is the label, ϕ and the gap are one thing, so Somers' D of ϕ must be 2C − 1.
+    hard = np.eye(K)[reference.labels]
+    sure = dataclasses.replace(reference, soft=lambda rows: hard[rows])
+    z = 40 * np.random.default_rng(3).normal(size=(N, K)) + 60 * hard
+    save_models(tmp_path, sure, 0, one=z, several=np.stack([z, 2 * z]))
+    rows = {(row["model"], row["score"]): row for row in study_of(sure, tmp_path).models}
+    for row in rows.values():
+        if row["uq_c_index"] is not None:
+            assert row["somers_varphi"] == pytest.approx(2 * row["uq_c_index"] - 1, abs=1e-12)
+    others = np.where(hard > 0, -np.inf, z)
+    exact = np.logaddexp.reduce(others, axis=1) - z[np.arange(N), reference.labels]
+    kept = reference.rated
+    tau = kendalltau(-z.max(axis=1)[kept], exact[kept]).statistic
+    assert rows["one", "max_logit"]["kendall_varphi"] == pytest.approx(tau, abs=1e-9)
+
+
+def test_order_without_significance_is_no_reproduction(folder, reference):
+    study = study_of(reference, folder)
+
+    def said(p, r=(0.9, 0.5, 0.1, 0.95)):
+        rows = [row | {"r": r[k]} for k, row in enumerate(four(study))]
+        tests = [test | {"p_williams": p} for test in study.tests]
+        more = study.more | {"preferences": [row | {"p_williams": p} for row in study.more["preferences"]]}
+        return real_page.verdicts(dataclasses.replace(study, correlations=rows, tests=tests, more=more, paper=[]))
+
+    assert [len(part) for part in said(0.01)] == [4, 0, 0]
+    assert [len(part) for part in said(0.2)] == [0, 4, 0]
+    assert [len(part) for part in said(0.05)] == [0, 4, 0]
+    assert [len(part) for part in said(math.nan)] == [0, 4, 0]
+    assert "p = 0.2" in said(0.2)[1][0]
+    assert [len(part) for part in said(0.01, (0.1, 0.9, 0.9, 0.1))] == [0, 0, 4]
+    weak = dataclasses.replace(study, tests=[test | {"p_williams": 0.3} for test in study.tests])
+    assert (real_page.WEAK in html.unescape(real_page.real_page(weak, {}))) == bool(real_page.verdicts(weak)[1])
+
+
+def four(study):
+    return [
+        next(row for row in study.correlations if (row["metric"], row["truth"]) == pair) for pair in real_page._FOUR
+    ]
+
+
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [
+        (0, "None of our four numbers lies inside the paper's interval."),
+        (1, "One of our four numbers lies inside the paper's interval: a."),
+        (2, "Two of our four numbers lie inside the paper's intervals: a and b."),
+        (3, "Three of our four numbers lie inside the paper's intervals: a, b and c."),
+        (4, "All four of our numbers lie inside the paper's intervals."),
+    ],
+)
+def test_numbers_inside_the_papers_intervals_are_counted_in_words(count, words):
+    assert real_page._inside(list("abcd")[:count], 4).startswith(words)
+
+
+def test_reason_for_no_table_is_the_right_one(folder, reference, tmp_path):
+    assert (
+        "entropy, which is not among the scores"
+        in real_page.verdicts(study_of(reference, folder, scores=["margin"]))[2][0]
+    )
+    several = save_models(tmp_path / "s", reference, 0, e=logits_of(reference, 1.0, 3, members=2))
+    assert "there are no single models" in real_page.verdicts(study_of(reference, several))[2][0]
+    assert "of accuracy 0.98 or more" in real_page.verdicts(study_of(reference, folder, min_accuracy=0.98))[2][0]
+
+
+def test_models_without_any_score_asked_for_are_named(folder, reference):
+    study = study_of(reference, folder, scores=["entropy"])
+    assert [item["file"].rsplit("/")[-1] for item in study.ignored] == ["dropout.npy", "ensemble.npy"]
+    assert any("ensemble.npy has none of the scores asked for (entropy)" in note for note in study.notes)
+
+
+def test_single_models_and_means_of_members_are_not_mixed_in_one_correlation(folder, reference):
+    study = study_of(reference, folder, scores=["margin"])
+    assert {row["kind"] for row in study.models} == {"single", "members", "passes"}
+    assert {(row["score"], row["n"]) for row in study.more["by_score"]} == {("margin", 8)}
+
+
+def test_failures_of_models_that_were_run_join_the_others(folder, reference, tmp_path):
+    made = [{"model": "x", "file": "x", "reason": "x: has no weights."}]
+    study = study_of(reference, folder, failures=made, out=tmp_path / "out")
+    assert study.failures == made
+    assert "x: has no weights." in real_page.real_page(study, {})
+    assert "x: has no weights." in (tmp_path / "out" / "table.json").read_text()
+    with pytest.raises(InputError, match=r"None of the 1 predictions can be used. x: has no weights"):
+        study_of(reference, [], failures=made)
+
+
+def test_large_files_are_judged_one_at_a_time_by_default(folder, monkeypatch):
+    found = real.scan_predictions(folder).predictions
+    monkeypatch.setattr(real, "cores", lambda: 8)
+    sizes = {10_000: 4, 500_000: 4, 10_000_000: 3, 50_000_000: 1}
+    for values, threads in sizes.items():
+        big = [dataclasses.replace(p, shape=(values // 4, 4), dtype="float32") for p in found]
+        assert real._threads(big) == threads
+
+
+def test_a_file_that_goes_away_is_a_failure_of_its_own(folder, reference, monkeypatch):
+    judge = real.read_rows
+
+    def lost(prediction, *args, **more):
+        if prediction.name == "alexnet-h":
+            raise OSError("stale file handle")
+        return judge(prediction, *args, **more)
+
+    monkeypatch.setattr(real, "read_rows", lost)
+    study = study_of(reference, folder, keep_going=True, scores=["entropy"])
+    assert [failure["model"] for failure in study.failures] == ["alexnet-h"]
+    assert "stale file handle" in study.failures[0]["reason"]
+
+
+def test_one_tied_row_is_one_row(tmp_path, reference):
+    soft = np.eye(K)[reference.labels]
+    soft[3] = 0
+    soft[3, :2] = 0.5
+    study = study_of(dataclasses.replace(reference, soft=lambda rows: soft[rows]), save_models(tmp_path, reference, 1))
+    assert any("1 row has a tied majority" in note for note in study.notes)
+
+
+def test_rows_without_any_human_label_are_refused(tmp_path, reference):
+    rows = np.array([7])  # the one that is not rated
+    save_logits(tmp_path, "m", logits_of(reference, 1, 1)[rows], labels=reference.labels, source="test", rows=rows)
+    with pytest.raises(InputError, match=r"m\.npy: none of the rows that it covers has a human label"):
+        study_of(reference, tmp_path)

@@ -1,0 +1,134 @@
+"""The 54 networks of the data folder: what the study says of each equals a computation that shares no code with it.
+
+Needs UQEVAL_DATA; scipy and scikit-learn are the independent side.
+"""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.special import log_softmax, logsumexp, xlogy
+from scipy.stats import kendalltau
+from sklearn.metrics import roc_auc_score
+
+from uqeval.reproduce.cifar10h import cifar10h
+from uqeval.reproduce.real.page import drivers, verdicts
+from uqeval.reproduce.real.tables import pattern
+
+FOLDER = os.environ.get("UQEVAL_DATA")
+ZOO = None if FOLDER is None else Path(FOLDER) / "cifar10h"
+pytestmark = pytest.mark.skipif(
+    ZOO is None or not (ZOO / "zoo_logits.npz").is_file(), reason="UQEVAL_DATA with cifar10h/zoo_logits.npz is not set"
+)
+
+
+@pytest.fixture(scope="module")
+def study():
+    return cifar10h([ZOO / "zoo_logits.npz", ZOO / "ensemble_logits.npz", ZOO / "mc_dropout_logits.npz"], data=FOLDER)
+
+
+@pytest.fixture(scope="module")
+def votes():
+    counts = np.load(ZOO / "cifar10h-counts.npy", allow_pickle=False)
+    with np.load(ZOO / "cifar10_test_jpeg.npz", allow_pickle=False) as images:
+        labels = images["y"].astype(np.int64)
+    return counts / counts.sum(axis=1, keepdims=True), counts.argmax(axis=1), labels
+
+
+@pytest.fixture(scope="module")
+def zoo():
+    with np.load(ZOO / "zoo_logits.npz", allow_pickle=False) as arrays:
+        return {name: arrays[name].astype(np.float64) for name in arrays.files}
+
+
+def softmax(z):
+    e = np.exp(z - z.max(axis=1, keepdims=True))
+    return e / e.sum(axis=1, keepdims=True)
+
+
+def concordance(score, loss):
+    """Pairs that differ in the loss and are ordered alike by the score, ties half: counted over all pairs in blocks."""
+    credit, pairs = 0.0, 0
+    for start in range(0, len(score), 500):
+        part = slice(start, start + 500)
+        above = loss[part, None] > loss[None, :]
+        pairs += int(above.sum())
+        difference = np.sign(score[part, None] - score[None, :])
+        credit += float((above * (difference + 1) / 2).sum())
+    return credit / pairs
+
+
+def untied(values):
+    """Pairs that differ."""
+    counts = np.unique(values, return_counts=True)[1].astype(np.float64)
+    return len(values) * (len(values) - 1) / 2 - (counts * (counts - 1) / 2).sum()
+
+
+def test_every_model_equals_an_independent_computation(study, votes, zoo):
+    soft, majority, labels = votes
+    rows = {row["model"]: row for row in study.models if row["score"] == "entropy"}
+    assert sorted(rows) == sorted(zoo)
+    assert len(rows) == 54
+    at = np.arange(len(labels))
+    for name, logits in zoo.items():
+        p = softmax(logits)
+        entropy = -np.sort(xlogy(p, p), axis=1).sum(axis=1)
+        predicted = p.argmax(axis=1)
+        wrong = predicted != labels
+        row = rows[name]
+        assert row["accuracy"] == pytest.approx(1 - wrong.mean(), abs=1e-12)
+        assert row["log_loss"] == pytest.approx(-log_softmax(logits, axis=1)[at, labels].mean(), abs=1e-9)
+        assert row["uq_auc"] == pytest.approx(roc_auc_score(wrong, entropy), abs=1e-9), name
+        ours = [row["kendall_phi"], row["kendall_varphi"]]
+        truths = (1 - soft[at, predicted], -p[at, majority])
+        assert ours == pytest.approx([kendalltau(entropy, t).statistic for t in truths], abs=1e-9), name
+        # The gap rises with log Σ_{k≠y} e^{z_k} − z_y; concordant less discordant pairs are τ_b times its denominator.
+        others = np.where(np.arange(10) == labels[:, None], -np.inf, logits)
+        gap = logsumexp(others, axis=1) - logits[at, labels]
+        excess = kendalltau(entropy, gap).statistic * np.sqrt(untied(entropy) * untied(gap))
+        assert row["uq_c_index"] == pytest.approx((1 + excess / untied(gap)) / 2, abs=1e-9), name
+
+
+def test_c_index_equals_the_count_of_all_pairs(study, votes, zoo):
+    labels = votes[2]
+    rows = {row["model"]: row for row in study.models if row["score"] == "entropy"}
+    for name in ("resnet18-e10", "efficientnet_b1-e4", "vit_small-e12"):
+        p = softmax(zoo[name])
+        entropy = -np.sort(p * np.log(p), axis=1).sum(axis=1)
+        expected = concordance(entropy, -p[np.arange(len(labels)), labels])
+        assert rows[name]["uq_c_index"] == pytest.approx(expected, abs=1e-9)
+
+
+def test_papers_pattern_holds_and_the_page_says_what_drives_it(study):
+    assert study.settings["single_models"] == 54
+    assert pattern(study.correlations) == dict.fromkeys(pattern(study.correlations), True)
+    good, weak, bad = verdicts(study)
+    assert [line.split(":")[0] for line in weak] == ["UQ-AUC correlates more with κ(s; φ) than with κ(s; ϕ)"]
+    assert weak[0].endswith("Williams' test p = 0.4207.")
+    assert any("None of our four numbers lies inside the paper's interval" in line for line in bad)
+    assert sum("better than" in line for line in good) == 2
+    assert not any("better than" in line for line in bad)
+    words = drivers(study)
+    assert "Over all of them" in words[0]
+    assert "more than 70%" in words[-1]
+    counts = {row["accuracy"]: row["n"] for row in study.more["floors"]}
+    accuracies = np.array([row["accuracy"] for row in study.models if row["score"] == "entropy"])
+    assert counts[0.5] == (accuracies > 0.5).sum()
+    assert counts[0.7] == (accuracies > 0.7).sum()
+    r = {
+        row["accuracy"]: row["r"]
+        for row in study.more["floors"]
+        if (row["metric"], row["truth"]) == ("uq_auc", "kendall_phi")
+    }
+    assert r[0.7] < r[0.5] < r[0.0]  # the narrower the range of accuracies, the less is left to correlate
+
+
+def test_ensembles_and_passes_have_second_order_scores_and_those_of_their_mean(study):
+    several = {row["model"]: row for row in study.models if row["kind"] != "single"}
+    assert {name: (row["kind"], row["members"]) for name, row in several.items()} == {
+        "resnet18": ("members", 10),
+        "vgg11_bn": ("members", 5),
+        "resnet18-0.3": ("passes", 20),
+    }
+    assert sum(row["kind"] != "single" for row in study.models) == 3 * 10
