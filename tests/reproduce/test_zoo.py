@@ -139,6 +139,6 @@ def test_bad_input_to_the_zoo_is_named(tmp_path, monkeypatch):
 @pytest.mark.parametrize("kind", NETS)
 def test_every_kind_of_network_learns_on_cuda(kind, tmp_path):
     dropout, passes = (0.0, 0) if kind == "linear" else (0.1, 3)
-    recipe = Recipe("m", kind, 16, epochs=8, dropout=dropout, passes=passes)
+    recipe = Recipe("m", kind, 16, epochs=16, dropout=dropout, passes=passes)
     train_zoo(data(512, side=32), data(100, 1, side=32), tmp_path, models=[recipe], device="cuda")
     assert json.loads((tmp_path / "m.json").read_text())["accuracy"] > 0.9
