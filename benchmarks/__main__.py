@@ -11,7 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from benchmarks import promises, training
+from benchmarks import promises, scale, training
 from benchmarks.contestants import TASKS
 from benchmarks.measure import peak_memory, time_task
 
@@ -84,6 +84,8 @@ def page(results: dict[str, Any]) -> str:
             f"UQ-C-index with interval on {big['n']:,} rows: {big['seconds']:.1f} s, "
             f"peak {big['peak_gib']:.1f} GiB for the whole process, data included.",
         ]
+    if scale.RESULTS.exists():
+        lines += ["", *scale.table(json.loads(scale.RESULTS.read_text()))]
     return "\n".join(lines) + "\n"
 
 

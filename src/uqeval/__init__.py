@@ -9,7 +9,7 @@ from uqeval._errors import InputError, MissingExtra, UndefinedMetricWarning, UQW
 from uqeval._version import __version__
 
 if TYPE_CHECKING:
-    from uqeval import datasets, decide, inference, kernels, metrics, plot, scores, truth
+    from uqeval import datasets, decide, distributed, inference, kernels, metrics, plot, scores, truth
     from uqeval.decide.choose import choose_threshold
     from uqeval.decide.dominance import Dominance, dominance
     from uqeval.decide.monitor import Check
@@ -52,6 +52,7 @@ __all__ = [
     "datasets",
     "decide",
     "detectable_difference",
+    "distributed",
     "dominance",
     "estimate",
     "evaluate",
@@ -83,6 +84,7 @@ _HOME = {
 _MODULES = (
     "datasets",
     "decide",
+    "distributed",
     "inference",
     "kernels",
     "methods",

@@ -32,7 +32,19 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(path for path in DOCS.rglob("*.md") if not path.parts[-2].startswith("_"))]
 PAGES = [path for path in PAGES if not any(part.startswith("_") for part in path.relative_to(ROOT).parts)]
-MODULES = ("", "truth", "scores", "metrics", "inference", "decide", "plot", "methods", "datasets", "report")
+MODULES = (
+    "",
+    "truth",
+    "scores",
+    "metrics",
+    "inference",
+    "decide",
+    "distributed",
+    "plot",
+    "methods",
+    "datasets",
+    "report",
+)
 BUILD = "-W --keep-going -b html docs"
 
 _FENCE = re.compile(r"^```(?P<kind>[^\n`]*)\n(?P<body>.*?)^```[ \t]*$", re.M | re.S)
@@ -239,7 +251,9 @@ def documented() -> set[str]:
 def resolve(name: str) -> Any:
     parts = name.split(".")
     value: Any = importlib.import_module(parts[0])
-    for part in parts[1:]:
+    for k, part in enumerate(parts[1:], 2):
+        with contextlib.suppress(ModuleNotFoundError):
+            importlib.import_module(".".join(parts[:k]))
         value = getattr(value, part)
     return value
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -15,8 +16,10 @@ from rich.text import Text
 
 import uqeval
 from uqeval._errors import InputError, UQWarning
+from uqeval.cli import engines as e
 from uqeval.cli import options as o
 from uqeval.cli.output import stderr, stdout, write_json
+from uqeval.distributed.bigger import compare_files
 from uqeval.evaluation.comparison import Comparison
 
 __all__ = ["compare", "print_comparison"]
@@ -53,6 +56,10 @@ def compare(
     weight: o.Weight = "weight",
     classes: o.Classes = None,
     normalize: o.Normalize = False,
+    engine: e.Engine = None,
+    memory: e.Memory = None,
+    scheduler: e.Scheduler = None,
+    spill: e.Spill = None,
 ) -> None:
     """Paired differences with intervals and p-values.
 
@@ -64,6 +71,49 @@ def compare(
     columns |= {"pred": pred, "error": error, "loss": loss, "weight": weight, "id": key or "id"}
     status = stderr()
     status.quiet = quiet or not status.is_terminal
+    asked, chosen = o.listed(scores), o.listed([metric]) or []
+    if not chosen:
+        raise InputError("--metric names no metric.")
+    if html is not None and len(chosen) > 1:
+        raise InputError("--html shows one metric. Name one with --metric.")
+    how: dict[str, Any] = {
+        "memory": memory,
+        "scheduler": scheduler,
+        "spill": spill,
+        "classes": classes,
+        "normalize": normalize,
+        **columns,
+    }
+    several = len(predictions) > 1 and engine is None  # models are compared in memory
+    way = None if several else e.choose(engine, predictions, scores=asked, **how)
+    if way is not None:
+        if len(predictions) > 1 or method != "influence":
+            raise InputError(
+                "Models and --method bootstrap are compared in memory only. An engine compares scores of one source "
+                "(several files: one pattern in quotes)."
+            )
+        with e.running(status, way, quiet) as told:
+            made = [
+                compare_files(
+                    predictions[0],
+                    metric=name,
+                    baseline=baseline,
+                    adjust=adjust,
+                    by=by,
+                    cluster=cluster,
+                    level=level,
+                    seed=seed,
+                    engine=way.engine,
+                    progress=told,
+                    **way.options,
+                )
+                for name in chosen
+            ]
+        _show(made, json, quiet, html)
+        if json != "-" and not quiet:
+            for one in made:
+                stdout().print(str(one.run), style="dim", markup=False)
+        return
     with warnings.catch_warnings(record=True) as raised:
         warnings.simplefilter("always", UQWarning)
         found = {
@@ -82,7 +132,7 @@ def compare(
             results = [
                 uqeval.compare(
                     candidates,
-                    scores=o.listed(scores),
+                    scores=asked,
                     metric=name,
                     baseline=baseline,
                     adjust=adjust,
@@ -92,11 +142,13 @@ def compare(
                     seed=seed,
                     progress=progress if method == "bootstrap" else None,
                 )
-                for name in o.listed([metric]) or []
+                for name in chosen
             ]
-    if not results:
-        raise InputError("--metric names no metric.")
-    results = [replace(result, warnings=(*notes, *result.warnings)) for result in results]
+    _show([replace(result, warnings=(*notes, *result.warnings)) for result in results], json, quiet, html)
+
+
+def _show(results: Sequence[Comparison], json: str | None, quiet: bool, html: str | None) -> None:
+    """The table, the JSON, the report."""
     if json is not None:
         text = results[0].to_json() if len(results) == 1 else "[" + ",\n".join(r.to_json() for r in results) + "]"
         write_json(text, json)
@@ -104,8 +156,6 @@ def compare(
         for result in results:
             print_comparison(result)
     if html is not None:
-        if len(results) > 1:
-            raise InputError("--html shows one metric. Name one with --metric.")
         uqeval.report(results[0], html)
         if json != "-" and not quiet:
             stdout().print(f"report: {html}", style="bold", markup=False)

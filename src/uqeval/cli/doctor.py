@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated
 
@@ -15,7 +16,9 @@ from uqeval.inference.result import versions
 
 __all__ = ["doctor"]
 
-_OPTIONAL = ("pyarrow", "narwhals", "pandas", "polars", "scikit-learn", "torch")
+_OPTIONAL = ("pyarrow", "narwhals", "pandas", "polars", "duckdb", "ibis-framework", "scikit-learn", "torch")
+# Engines for rows that do not fit in memory, and the package behind each.
+_ENGINES = {"local": None, "dask": "distributed", "spark": "pyspark"}
 
 
 def doctor(
@@ -23,7 +26,7 @@ def doctor(
         str | None, typer.Option(help="Write JSON to this file, or '-' for stdout.", metavar="FILE|-")
     ] = None,
 ) -> None:
-    """Versions, kernels and optional packages.
+    """Versions, kernels, optional packages and engines.
 
     Example:  uqeval doctor
     """
@@ -33,6 +36,7 @@ def doctor(
             facts[name] = version(name)
         except PackageNotFoundError:
             facts[name] = "not installed"
+    facts |= {f"engine {name}": _engine(name, package) for name, package in _ENGINES.items()}
     if json is not None:
         import json as codec
 
@@ -49,3 +53,16 @@ def doctor(
             "The NumPy kernels are right but slower: reinstall with a C++ compiler for the native ones.",
             style="yellow",
         )
+
+
+def _engine(name: str, package: str | None) -> str:
+    """Whether an engine can run here."""
+    if package is None:
+        return "ready"
+    try:
+        found = f"ready ({package} {version(package)})"
+    except PackageNotFoundError:
+        return f'not installed: pip install "uqeval[{name}]"'
+    if name == "spark" and shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+        return f"no Java ({package} {version(package)})"
+    return found

@@ -7,11 +7,14 @@ from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
 import uqeval
 from uqeval._errors import InputError, UQWarning
+from uqeval.cli import engines as e
 from uqeval.cli import options as o
-from uqeval.cli.output import print_evaluation, stderr, stdout, write_json
+from uqeval.cli.output import print_bounds, print_evaluation, stderr, stdout, write_json
+from uqeval.distributed.bigger import evaluate_files, usual_memory
 from uqeval.inputs.extra import read_columns
 
 __all__ = ["evaluate"]
@@ -48,15 +51,57 @@ def evaluate(
     weight: o.Weight = "weight",
     classes: o.Classes = None,
     normalize: o.Normalize = False,
+    engine: e.Engine = None,
+    memory: e.Memory = None,
+    scheduler: e.Scheduler = None,
+    spill: e.Spill = None,
+    approx: e.Approx = None,
 ) -> None:
     """How well each score ranks errors, with intervals.
 
     Example:  uqeval evaluate preds.parquet --scores entropy,margin --by hospital --cluster patient --html report.html
+
+    Example:  uqeval evaluate "preds/*.parquet" --scores entropy --engine local --memory 2GB
     """
     names = {"label": label, "prob": prob, "logit": logit, "member": member, "soft": soft, "score": score}
     names |= {"pred": pred, "error": error, "loss": loss, "weight": weight}
     status = stderr()
     status.quiet = quiet or not status.is_terminal
+    chosen: dict[str, Any] = {
+        "memory": memory,
+        "scheduler": scheduler,
+        "spill": spill,
+        "classes": classes,
+        "normalize": normalize,
+        **names,
+    }
+    if columns and html is None:
+        raise InputError("--columns belong to the report. Add --html FILE.")
+    if approx is not None:
+        given = {"by": by, "cluster": cluster, "html": html, "scheduler": scheduler, "spill": spill}
+        given |= {"method": None if method == "default" else method}
+        _bounds(predictions, approx, o.listed(scores), metrics, engine, given, chosen, json, quiet)
+        return
+    way = e.choose(engine, predictions, scores=o.listed(scores), **chosen)
+    if way is not None:
+        if method != "default" or columns:
+            raise InputError("--method and --columns need all rows in memory. Leave them out, or pass --engine memory.")
+        with e.running(status, way, quiet) as told:
+            made = evaluate_files(
+                predictions,
+                metrics=o.listed(metrics),
+                by=by,
+                cluster=cluster,
+                level=level,
+                seed=seed,
+                engine=way.engine,
+                progress=told,
+                **way.options,
+            )
+        _show(made, status, json, quiet, html, max_risk, None)
+        if json != "-" and not quiet:
+            stdout().print(str(made.run), style="dim", markup=False)
+        return
     with warnings.catch_warnings(record=True) as raised, status.status("Reading…"):
         warnings.simplefilter("always", UQWarning)
         found = o.read(predictions, by=by, cluster=cluster, classes=classes, normalize=normalize, **names)
@@ -73,18 +118,65 @@ def evaluate(
         )
     notes = tuple(str(w.message) for w in raised if issubclass(w.category, UQWarning))
     ev = replace(ev, warnings=(*notes, *ev.warnings))
+    further = _further(predictions, o.listed(columns), found) if html is not None else None
+    _show(ev, status, json, quiet, html, max_risk, further)
+
+
+def _show(
+    ev: uqeval.Evaluation,
+    status: Console,
+    json: str | None,
+    quiet: bool,
+    html: str | None,
+    max_risk: float,
+    further: Any,
+) -> None:
+    """The table, the JSON, the report."""
     if json is not None:
         write_json(ev.to_json(), json)
     if json != "-" and not quiet:
         print_evaluation(ev)
     if html is not None:
         with status.status("Writing the report…"):
-            further = _further(predictions, o.listed(columns), found)
             uqeval.report(ev, html, max_risk=max_risk, columns=further)
         if json != "-" and not quiet:
             stdout().print(f"report: {html}", style="bold", markup=False)
-    elif columns:
-        raise InputError("--columns belong to the report. Add --html FILE.")
+
+
+def _bounds(
+    paths: list[str],
+    approx: float,
+    scores: list[str] | None,
+    metrics: list[str] | None,
+    engine: str | None,
+    given: dict[str, str | None],
+    chosen: dict[str, Any],
+    json: str | None,
+    quiet: bool,
+) -> None:
+    """One pass: bounds that are certain for these rows."""
+    from uqeval.distributed.approx import approx_scores
+
+    if engine not in (None, "local") or metrics:
+        raise InputError(
+            "--approx reads files of this machine and knows its metrics. Leave --engine and --metrics out."
+        )
+    for name, value in given.items():
+        if value is not None:
+            raise InputError(f"--approx gives bounds of all rows in one pass: leave --{name} out.")
+    way = e.choose("local", paths, scores=scores, **chosen)
+    assert way is not None
+    names = way.options.pop("names", {})
+    limit = way.options.pop("memory_limit") or usual_memory()
+    status = stderr()
+    status.quiet = quiet or not status.is_terminal
+    with e.running(status) as told:
+        found = approx_scores(paths, approx=approx, memory_limit=limit, progress=told, **way.options)
+    found = replace(found, scores={names.get(f"{k}", k): v for k, v in found.scores.items()})
+    if json is not None:
+        write_json(found.to_json(), json)
+    if json != "-" and not quiet:
+        print_bounds(found)
 
 
 def _further(paths: list[str], names: list[str] | None, pred: uqeval.Predictions) -> dict[str, list[Any]] | None:

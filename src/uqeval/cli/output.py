@@ -11,9 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from uqeval._errors import InputError
+from uqeval.distributed.approx import Certain
 from uqeval.evaluation.result import Evaluation, Panel
 
-__all__ = ["print_evaluation", "stderr", "stdout", "write_json"]
+__all__ = ["print_bounds", "print_evaluation", "stderr", "stdout", "write_json"]
 
 _CELL = 26  # characters of a metric column: "0.0059 (0.0043–0.0082) *"
 
@@ -74,6 +75,34 @@ def print_evaluation(ev: Evaluation, console: Console | None = None) -> None:
         out.print(detectable, style="dim")
     for note in (*ev.mixed_lines(), *ev.tie_notes(), *ev.warnings):
         out.print(Text(f"! {note}", style="yellow"))
+
+
+def print_bounds(found: Certain, console: Console | None = None) -> None:
+    """Bounds of each score, and what they are not."""
+    out = console or stdout()
+    first = next(iter(found.scores.values()))
+    head = f"{first.n:,} rows"
+    if first.n_errors is not None:
+        head += f", {first.n_errors:,} errors, accuracy {first.accuracy:.5f} (exact)"
+    out.print(Text(head, style="bold"))
+    out.print(Text("Certain for exactly these rows; not a confidence interval.", style="cyan"))
+    table = Table(header_style="bold", padding=(0, 1))
+    table.add_column("score", overflow="fold")
+    for heading in ("metric", "value"):
+        table.add_column(heading, no_wrap=True)
+    titles = {"uq_auc": "UQ-AUC", "uq_c_index": "UQ-C-index", "aurc": "AURC", "augrc": "AUGRC"}
+    for name, one in found.scores.items():
+        for metric, title in titles.items():
+            if (bounds := getattr(one, metric)) is not None:
+                table.add_row(Text(name), title, str(bounds))
+    out.print(table)
+    for name, one in found.scores.items():
+        if not one.reached:
+            wide = max(b.width for b in (one.uq_auc, one.uq_c_index) if b is not None)
+            out.print(
+                Text(f"! {name}: the width asked for, {one.approx:g}, was not reached ({wide:.2g})", style="yellow")
+            )
+    out.print(Text(found.summary(), style="dim"))
 
 
 def _table(ev: Evaluation, panel: Panel) -> Table:

@@ -14,6 +14,7 @@ from uqeval._check import Nan, check_choice, check_level, check_seed
 from uqeval._errors import InputError, UQWarning, collected, notify
 from uqeval.evaluation.candidates import Candidate, find_candidates, find_pairs
 from uqeval.evaluation.comparison import Comparison, Pair
+from uqeval.evaluation.lazy import hand_over
 from uqeval.evaluation.table import Table
 from uqeval.inference.bootstrap import (
     Progress,
@@ -59,7 +60,8 @@ def compare(
     Parameters
     ----------
     candidates : Predictions, dataframe or path; dict of name → array; or dict of name → Predictions
-        Scores of one model; scores as plain arrays (with `error` or `loss`); or models on the same rows.
+        Scores of one model; scores as plain arrays (with `error` or `loss`); or models on the same rows. A lazy frame
+        is not collected, as in `evaluate`.
     scores : list of str, optional
         Which scores of the predictions; of several models one score (the first that all allow) by default.
     metric : str
@@ -102,6 +104,10 @@ def compare(
     check_choice("adjust", adjust, ("max-t", "holm", "none"))
     check_choice("method", method, ("influence", "bootstrap"))
     plain = {"error": error, "loss": loss, "weights": weights, "clusters": clusters, "groups": groups}
+    how_else: dict[str, Any] = {"plain": plain, "method": method, "seed": seed, "progress": progress, "level": level}
+    how_else |= {"metric": metric, "baseline": baseline, "adjust": adjust}
+    if (handed := hand_over("compare", candidates, scores=scores, **how_else)) is not None:
+        return handed
     with collected() as raised:
         found, models = find_candidates(candidates, scores, chosen, plain, nan)
         names = [candidate.name for candidate in found]

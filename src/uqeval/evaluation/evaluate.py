@@ -23,6 +23,7 @@ from uqeval._check import (
     to_array,
 )
 from uqeval._errors import InputError, UQWarning, collected, notify
+from uqeval.evaluation.lazy import hand_over
 from uqeval.evaluation.result import Evaluation, Mixed, Row
 from uqeval.evaluation.table import Table
 from uqeval.inference import means
@@ -68,7 +69,9 @@ def evaluate(
     Parameters
     ----------
     predictions : Predictions, dataframe, or path of a file, optional
-        What the model said on the test set. Or pass plain arrays by name instead:
+        What the model said on the test set. A lazy frame (Polars, DuckDB, Ibis, Dask, PySpark) is not collected, and
+        files that would not fit in memory are read piece by piece: see `uqeval.distributed.evaluate` for the metrics
+        that this allows. Or pass plain arrays by name instead:
     score : array-like of shape (n,), or dict of name → array
         Uncertainty; higher means less sure.
     error, loss, weights, clusters, groups : array-like of shape (n,), optional
@@ -107,6 +110,10 @@ def evaluate(
     # One seed for all: an interval does not depend on what else is asked for.
     draws = int(rng.integers(2**63)) if isinstance(seed, np.random.Generator) else int(seed)
     plain = {"error": error, "loss": loss, "weights": weights, "clusters": clusters, "groups": groups}
+    given = plain | {"score": score}
+    how_else: dict[str, Any] = {"plain": given, "method": method, "seed": seed, "progress": progress, "level": level}
+    if (found := hand_over("evaluate", predictions, scores=scores, metrics=metrics, **how_else)) is not None:
+        return found
     with collected() as raised:
         pred = as_predictions(predictions, score, plain, nan)
         table = Table(without_zero_weights(pred))

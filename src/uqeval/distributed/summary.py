@@ -1,0 +1,51 @@
+"""What a run cost: rows, passes, shuffles, bytes, seconds."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["Summary", "Timed"]
+
+
+@dataclass
+class Summary:
+    """What a run cost."""
+
+    engine: str
+    rows: int = 0
+    parts: int = 0
+    passes: int = 0  # over the source
+    sampled_rows: int = 0  # read beside the passes, to choose where to cut; 0 where the engine does not tell
+    shuffles: int = 0
+    moved_rows: int = 0
+    moved_bytes: int = 0
+    largest_task: int = 0  # rows
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values by name."""
+        return {**vars(self), "seconds": {**self.seconds, "total": sum(self.seconds.values())}}
+
+    def __str__(self) -> str:
+        return (
+            f"{self.rows:,} rows in {self.parts:,} parts, {self.engine} engine: {self.passes} passes "
+            f"and {self.sampled_rows:,} rows sampled, "
+            f"{self.shuffles} shuffles, {self.moved_rows:,} rows ({self.moved_bytes / 1e6:,.0f} MB) moved, "
+            f"largest task {self.largest_task:,} rows, {sum(self.seconds.values()):.1f} s"
+        )
+
+
+class Timed:
+    """Adds the seconds inside the block to a stage."""
+
+    def __init__(self, summary: Summary, stage: str) -> None:
+        self.summary, self.stage = summary, stage
+
+    def __enter__(self) -> None:
+        self.start = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        spent = time.perf_counter() - self.start
+        self.summary.seconds[self.stage] = self.summary.seconds.get(self.stage, 0.0) + spent

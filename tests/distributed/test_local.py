@@ -1,0 +1,283 @@
+"""The local engine: files of every kind, bounded memory, progress, a summary, and no file left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+import time
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pc
+import pyarrow.parquet as pq
+import pytest
+from distributed_cases import METRICS, assert_same, cut
+
+import uqeval
+from uqeval import distributed
+from uqeval._errors import InputError
+from uqeval.distributed.files import Files
+from uqeval.distributed.local import LocalEngine, parse_memory
+from uqeval.distributed.spill import Spill
+
+ROOT = Path(__file__).parents[2]
+
+
+def rows(n=3000, seed=0):
+    rng = np.random.default_rng(seed)
+    s = np.round(rng.random(n), 3)
+    e = (rng.random(n) < 0.1 + 0.3 * s).astype(np.uint8)
+    return {
+        "score_s": s,
+        "error": e,
+        "loss": s + rng.random(n),
+        "patient": [f"{k:03d}" for k in rng.integers(0, 80, n)],
+    }
+
+
+def in_memory(data, **more):
+    return uqeval.evaluate(
+        score={"s": data["score_s"]}, error=data["error"], loss=data["loss"], metrics=METRICS, **more
+    )
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for k, part in enumerate(cut(pa.table(rows()), [10, 1000])):
+        pq.write_table(part, tmp_path / f"part-{k}.parquet", row_group_size=300)
+    return tmp_path
+
+
+def write_csv(table, path):
+    pc.write_csv(table, path)
+
+
+def write_jsonl(table, path):
+    path.write_text("\n".join(json.dumps(row) for row in table.to_pylist()))
+
+
+def write_arrow(table, path):
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table, max_chunksize=700)
+
+
+def write_stream(table, path):
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table, max_chunksize=700)
+
+
+@pytest.mark.parametrize(
+    ("name", "write"),
+    [
+        ("rows.parquet", pq.write_table),
+        ("rows.csv", write_csv),
+        ("rows.jsonl", write_jsonl),
+        ("rows.arrow", write_arrow),
+        ("rows.ipc", write_stream),
+    ],
+)
+def test_every_kind_of_file_gives_the_same_numbers(tmp_path, name, write):
+    data = rows(1500)
+    write(pa.table(data), tmp_path / name)
+    found = distributed.evaluate(tmp_path / name, cluster="patient")
+    assert_same(in_memory(data, clusters=data["patient"]), found)
+
+
+def test_whole_numbers_in_csv_may_have_fractions_further_down(tmp_path):
+    lines = ["score_s,error,loss"] + [f"{k},{k % 2},{k}" for k in range(400_000)] + ["0.5,1,0.25"]
+    path = tmp_path / "late.csv"
+    path.write_text("\n".join(lines))
+    assert distributed.evaluate(path, metrics=["uq_auc"])["s", "uq_auc"].n == 400_001
+
+
+def test_many_unequal_files_count_as_one(folder):
+    found = distributed.evaluate(str(folder / "*.parquet"))
+    assert_same(in_memory(rows()), found)
+    assert found.run.parts == 3
+    assert found.source is None
+
+
+def test_several_scores_share_a_plan(tmp_path):
+    data = rows(900)
+    data["score_t"] = data["score_s"] + np.random.default_rng(1).random(900)
+    pq.write_table(pa.table(data), tmp_path / "a.parquet")
+    found = distributed.evaluate(tmp_path / "a.parquet", score=["score_t", "s"], metrics=["uq_auc", "uq_c_index"])
+    memory = uqeval.evaluate(
+        score={"t": data["score_t"], "s": data["score_s"]},
+        error=data["error"],
+        loss=data["loss"],
+        metrics=["uq_auc", "uq_c_index"],
+    )
+    assert_same(memory, found)
+
+
+def test_the_summary_tells_rows_passes_bytes_and_seconds(folder):
+    found = distributed.evaluate(str(folder / "*.parquet"))
+    run = found.to_dict()["run"]
+    assert (run["engine"], run["rows"], run["parts"], run["shuffles"]) == ("local", 3000, 3, 2)
+    assert run["moved_bytes"] > 0 < run["seconds"]["total"]
+    assert "3,000 rows in 3 parts" in str(found.run)
+    assert json.loads(found.to_json())["run"]["rows"] == 3000
+
+
+def test_progress_reaches_all_rows_of_every_stage(folder):
+    seen = {}
+    distributed.evaluate(
+        str(folder / "*.parquet"), progress=lambda stage, done, total: seen.update({stage: (done, total)})
+    )
+    assert set(seen) >= {"count", "score s", "loss, s"}
+    assert seen["count"] == (3000, 3000)
+    assert all(done == total for done, total in seen.values())
+
+
+def test_the_number_of_threads_does_not_change_a_bit(folder):
+    from uqeval.distributed.evaluate import run_plan
+    from uqeval.distributed.plan import Request
+
+    results = [
+        run_plan(LocalEngine(str(folder / "*.parquet"), workers=workers), Request(bins=6)).rows for workers in (1, 3)
+    ]
+    assert results[0] == results[1]
+
+
+def test_a_chart_of_rows_that_never_were_in_one_place_is_refused_clearly(folder, tmp_path):
+    found = distributed.evaluate(str(folder / "*.parquet"))
+    with pytest.raises(InputError, match="never were in one place"):
+        uqeval.plot.roc(found)
+    uqeval.report(found, tmp_path / "report.html")
+    assert (tmp_path / "report.html").stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"), [("2GB", 2 * 10**9), ("512MiB", 512 * 2**20), (10**9, 10**9), ("0.5 gb", 5 * 10**8)]
+)
+def test_memory_limits_are_read(given, expected):
+    assert parse_memory(given) == expected
+
+
+@pytest.mark.parametrize("given", ["2 apples", "1MB", "", True, -5])
+def test_memory_limits_that_mean_nothing_are_refused(given):
+    with pytest.raises(InputError, match="memory_limit"):
+        parse_memory(given)
+
+
+def test_less_memory_means_smaller_tasks_and_the_same_numbers(folder):
+    small = LocalEngine(str(folder / "*.parquet"), memory_limit="256MB")
+    large = LocalEngine(str(folder / "*.parquet"), memory_limit="4GB")
+    assert small.task_rows < large.task_rows
+
+
+def test_a_sample_comes_from_all_over_the_files_and_stays_small(tmp_path):
+    for k in range(40):
+        table = pa.table({"score_s": np.arange(50.0) + 50 * k, "error": np.arange(50) % 2})
+        pq.write_table(table, tmp_path / f"{k:02d}.parquet")
+    pc.write_csv(pa.table({"score_s": np.arange(30_000.0), "error": np.arange(30_000) % 2}), tmp_path / "long.csv")
+    few = LocalEngine(str(tmp_path / "*.parquet")).sample(lambda piece: piece, 500).column("score_s").to_numpy()
+    assert 200 <= len(few) <= 1000
+    assert few.min() < 400
+    assert few.max() > 1600
+    text = LocalEngine(tmp_path / "long.csv").sample(lambda piece: piece, 100).column("score_s").to_numpy()
+    assert 100 <= len(text) <= 200
+    assert text.max() > 29_000
+
+
+@pytest.mark.parametrize("lacking", [(), ("pwrite", "preadv")])  # Windows has neither
+def test_spilled_rows_come_back_by_bucket(monkeypatch, lacking):
+    for name in lacking:
+        monkeypatch.delattr(os, name)
+    rng = np.random.default_rng(0)
+    with closing(Spill(None, 5)) as spill:
+        kept = []
+        for _ in range(3):
+            x, bucket = rng.random(100), rng.integers(0, 5, 100)
+            spill.append(pa.table({"x": x, "b": bucket.astype(np.uint16)}), bucket)
+            kept.append((x, bucket))
+        for b in range(5):
+            found = spill.bucket(b)
+            expected = np.concatenate([x[bucket == b] for x, bucket in kept])
+            assert np.array_equal(found.column("x").to_numpy(), expected)
+            assert (found.column("b").to_numpy() == b).all()
+        assert spill.rows.sum() == 300
+
+
+def test_files_must_share_their_columns(tmp_path):
+    pq.write_table(pa.table({"score_s": [1.0], "error": [1]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"score_s": [1.0]}), tmp_path / "b.parquet")
+    with pytest.raises(InputError, match=r"b\.parquet: lacks error, unlike .*a\.parquet"):
+        distributed.evaluate(str(tmp_path / "*.parquet"))
+    np.savez(tmp_path / "c.npz", error=np.ones(3))
+    with pytest.raises(InputError, match="read whole"):
+        Files(tmp_path / "c.npz")
+
+
+# ---- time and memory --------------------------------------------------------------------------------------------
+
+MEASURE = """
+import sys, time
+import numpy as np
+import pyarrow as pa, pyarrow.parquet as pq
+start = time.process_time()
+if sys.argv[1] == "local":
+    from uqeval import distributed
+    found = distributed.evaluate(sys.argv[2], score="score_s", metrics=["uq_auc", "uq_c_index", "aurc"])
+else:
+    import glob, uqeval
+    t = pa.concat_tables([pq.read_table(f) for f in sorted(glob.glob(sys.argv[2]))])
+    s, e, d = (t.column(name).to_numpy() for name in ("score_s", "error", "loss"))
+    start = time.process_time()
+    found = uqeval.evaluate(score={"s": s}, error=e, loss=d, metrics=["uq_auc", "uq_c_index", "aurc"])
+spent = time.process_time() - start
+values = [found["s", m].value for m in ("uq_auc", "uq_c_index")]
+# Not ru_maxrss: a child inherits the peak of the process that started it.
+peak = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))
+print(spent, peak / 1e6, *values)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.alone
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
+def test_ten_million_rows_take_little_memory_and_at_most_six_times_the_time_in_memory(tmp_path):
+    sys.path.insert(0, str(ROOT))
+    from benchmarks.make_rows import make_rows
+
+    make_rows(tmp_path, 10**7)
+    script = tmp_path / "measure.py"
+    script.write_text(textwrap.dedent(MEASURE))
+    found = {}
+    for way in ("local", "memory"):
+        done = subprocess.run(
+            [sys.executable, str(script), way, str(tmp_path / "*.parquet")], capture_output=True, text=True, check=True
+        )
+        found[way] = [float(x) for x in done.stdout.split()]
+    assert found["local"][2:] == found["memory"][2:]
+    assert found["local"][1] < 1.0  # GB; 0.36 when measured
+    assert found["local"][0] < 6 * found["memory"][0]  # processor seconds, which other programs do not stretch
+
+
+@pytest.mark.parametrize("how", ["term", "kill"])
+def test_a_killed_run_leaves_no_temporary_file(folder, tmp_path, how):
+    spill = tmp_path / "spill"
+    spill.mkdir()
+    script = f"""
+import sys, time
+from uqeval import distributed
+def slow(stage, done, total):
+    if stage.startswith("score"):
+        print("here", flush=True)
+        time.sleep(60)
+distributed.evaluate({str(folder / "*.parquet")!r}, spill={str(spill)!r}, progress=slow)
+"""
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline().strip() == "here"
+    process.terminate() if how == "term" else process.kill()
+    process.wait(timeout=20)
+    process.stdout.close()
+    time.sleep(0.1)
+    assert os.listdir(spill) == []
