@@ -11,7 +11,7 @@ import numpy as np
 from uqeval import datasets
 from uqeval._check import Float, Int
 from uqeval.reproduce.real.judging import Reference
-from uqeval.reproduce.real.run import Failures, Paths, RealStudy, run_study
+from uqeval.reproduce.real.run import Failures, Paths, RealStudy, required, run_study
 
 __all__ = ["PAPER", "PAPER_MODELS", "cifar10h", "reference"]
 
@@ -53,7 +53,7 @@ def reference(data: Any = None) -> Reference:
 
 
 def cifar10h(
-    predictions: Paths,
+    predictions: Paths | None = None,
     *,
     data: Any = None,
     out: str | Path | None = None,
@@ -108,6 +108,7 @@ def cifar10h(
     >>> study = cifar10h("predictions", data="data", out="study")  # doctest: +SKIP
     >>> print(study)  # doctest: +SKIP
     """
+    predictions = required(predictions)
     return run_study(
         reference(data),
         predictions,

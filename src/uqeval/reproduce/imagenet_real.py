@@ -15,7 +15,7 @@ from uqeval._errors import InputError
 from uqeval.reproduce.real.folders import LABELS
 from uqeval.reproduce.real.judging import Reference
 from uqeval.reproduce.real.logit_files import open_array
-from uqeval.reproduce.real.run import Failures, Paths, RealStudy, run_study
+from uqeval.reproduce.real.run import Failures, Paths, RealStudy, required, run_study
 
 __all__ = ["PAPER", "PAPER_MODELS", "imagenet_real", "labels_beside", "read_labels", "reference"]
 
@@ -92,7 +92,7 @@ def read_labels(given: str | Path | ArrayLike, n: int = 50_000, classes: int = 1
 
 
 def imagenet_real(
-    predictions: Paths,
+    predictions: Paths | None = None,
     *,
     data: Any = None,
     labels: str | Path | ArrayLike | None = None,
@@ -131,6 +131,7 @@ def imagenet_real(
     --------
     >>> study = imagenet_real("predictions", data="data", out="study")  # doctest: +SKIP
     """
+    predictions = required(predictions)
     return run_study(
         reference(data, labels, predictions),
         predictions,

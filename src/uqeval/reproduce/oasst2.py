@@ -11,7 +11,7 @@ import numpy as np
 from uqeval import datasets
 from uqeval._check import Float, Int
 from uqeval.reproduce.real.judging import Reference
-from uqeval.reproduce.real.run import Failures, Paths, RealStudy, run_study
+from uqeval.reproduce.real.run import Failures, Paths, RealStudy, required, run_study
 
 __all__ = ["PAPER", "PAPER_MODELS", "oasst2", "reference"]
 
@@ -59,7 +59,7 @@ def reference(data: Any = None, languages: Sequence[str] | None = None) -> Refer
 
 
 def oasst2(
-    predictions: Paths,
+    predictions: Paths | None = None,
     *,
     data: Any = None,
     languages: Sequence[str] | None = None,
@@ -96,6 +96,7 @@ def oasst2(
     --------
     >>> study = oasst2("predictions", data="data", out="study")  # doctest: +SKIP
     """
+    predictions = required(predictions)
     return run_study(
         reference(data, languages),
         predictions,

@@ -180,6 +180,16 @@ def run_study(
     return study
 
 
+def required(predictions: Paths | None) -> Paths:
+    """What a study cannot do without."""
+    if predictions is None:
+        raise InputError(
+            "`predictions` is missing: a folder of logits. `uqeval reproduce` makes one from models, "
+            "uqeval.reproduce.save_logits from arrays."
+        )
+    return predictions
+
+
 def _key(same: dict[str, Any], prediction: Prediction, digest: str, names: list[str], allow_chance: bool) -> str:
     return cell_key(
         same

@@ -1,6 +1,7 @@
 """Image classifiers over the ImageNet validation set: logits of many models, written as they come.
 
-The images are the user's own: 50,000 files `ILSVRC2012_val_XXXXXXXX.JPEG`, in one folder or in one folder per class.
+The images are the user's own: 50,000 files, `ILSVRC2012_val_00000001.JPEG` and so on, in one folder or in one folder
+per class.
 Row i of the logits is the image with number i + 1, whatever the folder looks like.
 """
 
@@ -86,7 +87,9 @@ def find_images(folder: str | Path) -> ValidationImages:
                 raise InputError(f"{path} and {found[number]} are the same image. Leave one of them.")
             found[number] = path
     if not found:
-        raise InputError(f"{root} has no file ILSVRC2012_val_XXXXXXXX.JPEG. Pass the folder of validation images.")
+        raise InputError(
+            f"{root} has no file such as ILSVRC2012_val_00000001.JPEG. Pass the folder of validation images."
+        )
     numbers = sorted(found)
     paths = tuple(found[number] for number in numbers)
     labels = _labels_of_lists(root)
