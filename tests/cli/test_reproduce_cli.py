@@ -68,6 +68,7 @@ def test_synthetic_writes_everything_and_goes_on_by_itself(tmp_path, grid):
     assert "from an earlier run" in (out / "index.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_any_d_takes_draws_as_they_come_and_quiet_prints_nothing(tmp_path, grid):
     out, file = tmp_path / "study", tmp_path / "found.json"
     options = ("synthetic", "--out", out, "--seeds", 1, "--jobs", 1, "--grid", grid, "--any-d", "--quiet")

@@ -475,6 +475,7 @@ def peak(path, kind, times, extra):
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
 @pytest.mark.parametrize("kind", ["polars", "duckdb"])
 def test_a_frame_far_too_large_for_memory_is_evaluated(kind, tmp_path):

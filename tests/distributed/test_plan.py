@@ -157,6 +157,7 @@ def test_a_bin_that_no_task_can_hold_is_cut_and_counted_again():
     assert_same(run_plan(ListEngine([table]), Request(bins=16)), found)
 
 
+@pytest.mark.slow
 def test_rows_that_no_cut_brings_into_a_task_are_refused_with_advice():
     engine = HeadEngine([data("sorted")])
     engine.task_rows = 2

@@ -319,6 +319,7 @@ print("done", flush=True)
 """
 
 
+@pytest.mark.slow
 def test_killed_run_goes_on_where_it_stopped(folder, reference, tmp_path):
     np.save(tmp_path / "soft.npy", reference.soft(np.arange(N)))
     np.save(tmp_path / "y.npy", reference.labels)

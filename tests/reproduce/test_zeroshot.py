@@ -161,6 +161,7 @@ def test_nli_equals_a_direct_computation_pair_by_pair(nli, tmp_path):
     assert manifest(tmp_path, "tiny")["accuracy"] == pytest.approx(accuracy)
 
 
+@pytest.mark.slow
 def test_results_do_not_depend_on_batch_size_or_order(nli, tmp_path):
     spec = f"nli:{nli.folder}:name=tiny"
     for size in (4, 32, 1000):
@@ -440,6 +441,7 @@ def test_embeddings_of_a_real_model_equal_cosines_by_sentence_transformers(nli, 
     assert np.load(rude / "minilm.npy").argmax(axis=1).tolist() == [1, 0]
 
 
+@pytest.mark.slow
 @needs_package
 def test_mean_pooling_written_here_equals_sentence_transformers(nli, tmp_path, monkeypatch):
     pytest.importorskip("sentence_transformers")

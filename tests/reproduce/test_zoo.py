@@ -22,6 +22,7 @@ def data(n=256, seed=0, side=8):
     return images.astype(np.uint8), labels
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", NETS)
 def test_every_kind_of_network_learns(kind, tmp_path):
     train_zoo(data(512), data(100, 1), tmp_path, models=[Recipe("m", kind, 16, epochs=8)], device="cpu")
