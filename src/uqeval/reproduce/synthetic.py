@@ -27,7 +27,7 @@ from uqeval.kernels import cores
 from uqeval.reproduce.store import Store, cell_key
 from uqeval.reproduce.study import Study, correlate, summarise
 
-__all__ = ["GRID", "SCORES", "algorithms", "draw_of", "read_grid", "run_cell", "synthetic"]
+__all__ = ["GRID", "SCORES", "algorithms", "draw_of", "read_grid", "run_cell", "softmax", "synthetic"]
 
 Progress = Callable[[int, int], None]
 _REVISION = 1  # raise it when a cell's numbers change: stored cells of another revision are computed anew
@@ -211,7 +211,7 @@ def run_cell(grid: dict[str, Any], seed: int, architecture: int) -> list[dict[st
 
 def _judge(plan: dict[str, Any], logits: Float, data: Synthetic, x: Float, y: Any, seed: int) -> list[dict[str, Any]]:
     """All scores of one algorithm from its (members, n, K) logits."""
-    members = _softmax(logits)
+    members = softmax(logits)
     probs = members.mean(axis=0)
     with collected():  # tied top classes of saturated members
         error = truth.misclassified(probs, y)
@@ -240,7 +240,8 @@ def _judge(plan: dict[str, Any], logits: Float, data: Synthetic, x: Float, y: An
     return [{key: None if isinstance(v, float) and math.isnan(v) else v for key, v in row.items()} for row in rows]
 
 
-def _softmax(logits: Float) -> Float:
+def softmax(logits: Float) -> Float:
+    """Over the last axis, in the precision that it is given."""
     z = np.exp(logits - logits.max(axis=-1, keepdims=True))
     return z / z.sum(axis=-1, keepdims=True)
 

@@ -19,7 +19,7 @@ from uqeval._check import Float, Int
 from uqeval._errors import InputError, MissingExtra, collected
 from uqeval.inference.result import number, to_frame
 from uqeval.reproduce.study import TITLES, write_tables
-from uqeval.reproduce.synthetic import draw_of, read_grid
+from uqeval.reproduce.synthetic import draw_of, read_grid, softmax
 
 __all__ = ["CASES", "Temperature", "softmax", "temperature", "ten_classes"]
 
@@ -199,12 +199,6 @@ def ten_classes(rng: np.random.Generator, n: int) -> tuple[Float, Int]:
     true = 3 * rng.normal(size=(n, 10))
     labels = (softmax(true).cumsum(axis=1) > rng.random((n, 1))).argmax(axis=1).astype(np.int64)
     return true + 1.5 * rng.normal(size=(n, 10)), labels
-
-
-def softmax(logits: Float) -> Float:
-    """Over the last axis, in the precision that it is given."""
-    z = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return z / z.sum(axis=-1, keepdims=True)
 
 
 def _at(t: float, members: Float, labels: Int, ten: Float, ten_labels: Int) -> list[dict[str, Any]]:
