@@ -48,10 +48,12 @@ def test_study_writes_everything_and_goes_on_by_itself(tmp_path, folder):
     for words in ("over 6 single models", "paper (70", "says nothing about OASST2", "What drives the", "page:"):
         assert words in text
     assert "What reproduces" not in text
+    assert "The paper's order" not in text
     tables = {name: (out / name).read_bytes() for name in ("table.json", "table.csv", "table.md", "models.csv")}
     assert {path.name for path in (out / "figures").iterdir()} >= {"metric_vs_kendall.svg", "metric_vs_kendall.png"}
     page = (out / "index.html").read_text(encoding="utf-8")
     assert "The messages and their votes are generated" in page
+    assert "a dry run on generated messages</h1>" in page
     assert "<script" not in page
     assert json.loads((out / "timing.json").read_text(encoding="utf-8"))["found"] == 0
     found = json.loads(run(*options, "--json", "-"))

@@ -47,7 +47,7 @@ def reference(data: Any = None, languages: Sequence[str] | None = None) -> Refer
         notes.insert(0, facts["generated"])
     return Reference(
         study="oasst2",
-        title="OASST2",
+        title="OASST2, a dry run on generated messages" if "generated" in facts else "OASST2",
         labels=np.asarray(found.labels, dtype=np.int64),
         classes=2,
         soft=soft,

@@ -189,7 +189,7 @@ def _sentence(study: RealStudy, floor: float, start: str) -> str:
     found = pattern(rows)
     kept = (
         ""
-        if found is None
+        if found is None or "generated" in study.settings
         else " The paper's order of the two metrics holds for both truths."
         if found["auc_follows_phi_better"] and found["c_index_follows_varphi_better"]
         else " The paper's order of the two metrics does not hold for both truths."
@@ -203,9 +203,10 @@ def _tests(study: RealStudy) -> list[str]:
         if math.isnan(test["p_williams"]):
             continue
         found, low, high = (f"{100 * test[key]:+.2f}".replace("-", "−") for key in ("difference", "low", "high"))
+        interval = "no interval" if math.isnan(test["low"]) else f"{low} to {high}, Zou"
         lines.append(
-            f"UQ-C-index against UQ-AUC with {TITLES[test['truth']]}: difference of r {found} points ({low} to {high}, "
-            f"Zou); Williams {_p(test['p_williams'])}, Steiger {_p(test['p_steiger'])}."
+            f"UQ-C-index against UQ-AUC with {TITLES[test['truth']]}: difference of r {found} points ({interval}); "
+            f"Williams {_p(test['p_williams'])}, Steiger {_p(test['p_steiger'])}."
         )
     return lines
 
