@@ -14,8 +14,8 @@ def compare() -> list[dict[str, Any]]:
     import torch
     from torch.utils.data import DataLoader, TensorDataset
 
-    from uqeval.methods._batched import Net, train
-    from uqeval.reproduce.synthetic import GRID, algorithms, draw_of
+    from uqeval.methods.batched import Net, train
+    from uqeval.reproduce.synthetic.run import GRID, algorithms, draw_of
 
     torch.set_num_threads(1)
     data = draw_of(GRID, 1)

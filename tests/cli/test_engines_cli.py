@@ -16,7 +16,8 @@ import pytest
 
 import uqeval as uq
 from commands import call, fail, succeed
-from uqeval.distributed import bigger, spill
+from uqeval.distributed import memory as bigger
+from uqeval.distributed.engines.local import spill
 
 
 def table(n=2000, seed=0):
@@ -233,7 +234,7 @@ def test_doctor_tells_which_engines_there_are():
 
 SLOW = """
 import sys, time
-from uqeval.distributed.spill import Spill
+from uqeval.distributed.engines.local.spill import Spill
 append = Spill.append
 def slow(self, *args):
     append(self, *args)

@@ -9,7 +9,7 @@ import pytest
 
 import uqeval
 from commands import call, fail, succeed
-from uqeval.inputs.extra import read_columns
+from uqeval.inputs.further import read_columns
 
 N = 300
 

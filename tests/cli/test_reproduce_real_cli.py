@@ -11,7 +11,7 @@ import pytest
 import commands
 from uqeval import datasets
 from uqeval.cli import reproduce_real as command
-from uqeval.reproduce.real.predictions import save_logits
+from uqeval.reproduce.logits.writer import save_logits
 
 COUNT = 300
 NAMES = ["facebook/bart-a", "roberta-b", "xlm-c", "minilm-d", "e5-e", "deberta-f"]
@@ -165,7 +165,9 @@ class Made:
 
 def test_zero_shot_models_write_into_the_folder_that_is_judged(tmp_path, messages, monkeypatch):
     made = Made(messages)
-    monkeypatch.setitem(sys.modules, "uqeval.reproduce.text.zeroshot", type("M", (), {"classify_messages": made}))
+    monkeypatch.setitem(
+        sys.modules, "uqeval.reproduce.models.text.zeroshot", type("M", (), {"classify_messages": made})
+    )
     monkeypatch.setattr(command, "find_spec", lambda name: True)
     out = tmp_path / "x"
     options = ("--models", "paper", "--sample", COUNT, "--device", "cpu", "--batch-size", 8)
@@ -185,7 +187,9 @@ def test_models_left_out_are_listed_on_stderr_page_and_json(tmp_path, messages, 
             return super().__call__(*args, **options)
 
     made = Failing(messages)
-    monkeypatch.setitem(sys.modules, "uqeval.reproduce.text.zeroshot", type("M", (), {"classify_messages": made}))
+    monkeypatch.setitem(
+        sys.modules, "uqeval.reproduce.models.text.zeroshot", type("M", (), {"classify_messages": made})
+    )
     monkeypatch.setattr(command, "find_spec", lambda name: True)
     options = ("--models", "paper", "--sample", COUNT, "--keep-going", "--out", tmp_path / "x", "--json", "-")
     result = commands.call("reproduce", "oasst2", *options)
@@ -201,7 +205,7 @@ def test_models_of_an_earlier_run_in_the_same_folder_are_left_alone(tmp_path, me
     stale = datasets.oasst2_sample(60)
     save_logits(out / "predictions", "stale", logits_of(stale, 1.0, 0), labels=stale.labels, source="test")
     maker = type("M", (), {"classify_messages": Made(messages)})
-    monkeypatch.setitem(sys.modules, "uqeval.reproduce.text.zeroshot", maker)
+    monkeypatch.setitem(sys.modules, "uqeval.reproduce.models.text.zeroshot", maker)
     monkeypatch.setattr(command, "find_spec", lambda name: True)
     found = json.loads(run("oasst2", "--models", "paper", "--sample", COUNT, "--out", out, "--json", "-"))
     assert {row["model"] for row in found["models"]} == set(NAMES)
@@ -211,7 +215,9 @@ def test_models_of_an_earlier_run_in_the_same_folder_are_left_alone(tmp_path, me
 def test_small_samples_ask_for_few_messages(tmp_path, monkeypatch):
     few = datasets.oasst2_sample(20)
     made = Made(few)
-    monkeypatch.setitem(sys.modules, "uqeval.reproduce.text.zeroshot", type("M", (), {"classify_messages": made}))
+    monkeypatch.setitem(
+        sys.modules, "uqeval.reproduce.models.text.zeroshot", type("M", (), {"classify_messages": made})
+    )
     monkeypatch.setattr(command, "find_spec", lambda name: True)
     run("oasst2", "--models", "paper", "--sample", 20, "--out", tmp_path / "x", "-q")
     assert made.calls[0][1]["min_rows"] == 2
@@ -220,7 +226,9 @@ def test_small_samples_ask_for_few_messages(tmp_path, monkeypatch):
 @pytest.mark.parametrize("wrong", [("--scores", "entropie"), ("--level", 2), ("--predictions", "nowhere")])
 def test_what_is_wrong_is_said_before_a_model_runs(tmp_path, messages, monkeypatch, wrong):
     made = Made(messages)
-    monkeypatch.setitem(sys.modules, "uqeval.reproduce.text.zeroshot", type("M", (), {"classify_messages": made}))
+    monkeypatch.setitem(
+        sys.modules, "uqeval.reproduce.models.text.zeroshot", type("M", (), {"classify_messages": made})
+    )
     monkeypatch.setattr(command, "find_spec", lambda name: True)
     commands.fail("reproduce", "oasst2", "--models", "paper", "--sample", COUNT, "--out", tmp_path / "x", *wrong)
     assert made.calls == []
@@ -263,8 +271,8 @@ def test_probes_and_training_get_the_images_and_their_options(tmp_path, monkeypa
         )
         return ["zoo-net"]
 
-    monkeypatch.setitem(sys.modules, "uqeval.reproduce.vision.probe", type("M", (), {"probe_backbones": probe}))
-    monkeypatch.setitem(sys.modules, "uqeval.reproduce.vision.zoo", type("M", (), {"train_zoo": train}))
+    monkeypatch.setitem(sys.modules, "uqeval.reproduce.models.vision.probe", type("M", (), {"probe_backbones": probe}))
+    monkeypatch.setitem(sys.modules, "uqeval.reproduce.models.vision.zoo", type("M", (), {"train_zoo": train}))
     monkeypatch.setattr(
         datasets,
         "cifar10_images",
@@ -292,7 +300,7 @@ def test_classifiers_of_imagenet_get_labels_and_may_cover_some_images(tmp_path, 
         return ["resnet18"]
 
     stands = type("M", (), {"classify_folder": classify, "find_images": None})
-    monkeypatch.setitem(sys.modules, "uqeval.reproduce.vision.classify", stands)
+    monkeypatch.setitem(sys.modules, "uqeval.reproduce.models.vision.classify", stands)
     monkeypatch.setattr(command, "find_spec", lambda name: True)
     out = tmp_path / "x"
     options = ("--models", "resnet18", "--images", tmp_path, "--labels", tmp_path / "val.npy", "--scores", "entropy")

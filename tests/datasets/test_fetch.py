@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from uqeval import InputError, MissingExtra
-from uqeval.datasets._fetch import Remote, fetch, lookup
+from uqeval.datasets.fetch import Remote, fetch, lookup
 
 BODY = b"a table of votes " * 5000
 SHA = f"sha256:{hashlib.sha256(BODY).hexdigest()}"

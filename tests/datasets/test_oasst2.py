@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from uqeval import InputError
-from uqeval.datasets import _fetch, oasst2, oasst2_sample
+from uqeval.datasets import fetch, oasst2, oasst2_sample
 from uqeval.datasets.oasst2 import CATEGORIES, POSITIVE, _sample_rows
 
 SCHEMA = pa.schema(
@@ -206,7 +206,7 @@ def test_broken_files_are_named(tmp_path, parquet):
 def test_without_a_file_the_hub_is_asked(monkeypatch, parquet):
     monkeypatch.delenv("UQEVAL_DATA", raising=False)
     asked = []
-    monkeypatch.setattr(_fetch, "_download", lambda remote: asked.append(remote) or parquet)
+    monkeypatch.setattr(fetch, "_download", lambda remote: asked.append(remote) or parquet)
     assert len(oasst2()) == 38
     assert asked[0].url.startswith("https://huggingface.co/datasets/OpenAssistant/oasst2/resolve/")
     assert asked[0].url.endswith("/validation/0000.parquet")

@@ -23,16 +23,16 @@ from hypothesis import strategies as st
 
 from uqeval import kernels
 from uqeval._errors import InputError
-from uqeval.distributed.engine import Cancelled, Input, ListEngine, Routed
+from uqeval.distributed.engines.protocol import Cancelled, Input, ListEngine, Routed
 from uqeval.distributed.evaluate import evaluate, run_plan
-from uqeval.distributed.plan import Request, Run
-from uqeval.distributed.stages import RowsChanged
+from uqeval.distributed.plan.run import Request, Run
+from uqeval.distributed.plan.stages import RowsChanged
 
 pytest.importorskip("dask", reason="needs dask")
 distributed = pytest.importorskip("distributed", reason="needs distributed")
 
-from uqeval.distributed import dask as dask_engine  # noqa: E402  (after the check that Dask is there)
-from uqeval.distributed.dask import DaskEngine  # noqa: E402  (after the check that Dask is there)
+from uqeval.distributed.engines.dask import engine as dask_engine  # noqa: E402  (after the check that Dask is there)
+from uqeval.distributed.engines.dask.engine import DaskEngine  # noqa: E402  (after the check that Dask is there)
 
 
 @pytest.fixture(scope="session")
@@ -517,7 +517,7 @@ ALONE = """
 import sys, time
 from pathlib import Path
 from uqeval.cli.main import main
-from uqeval.distributed.dask import DaskEngine
+from uqeval.distributed.engines.dask.engine import DaskEngine
 
 begun, plain = Path(sys.argv.pop(1)), DaskEngine.fold
 

@@ -19,11 +19,11 @@ import uqeval
 from strategies import each_backend
 from uqeval import distributed, kernels
 from uqeval._errors import UQWarning
-from uqeval.distributed.engine import ListEngine
+from uqeval.distributed.engines.local.engine import LocalEngine
+from uqeval.distributed.engines.protocol import ListEngine
 from uqeval.distributed.evaluate import run_plan
-from uqeval.distributed.local import LocalEngine
-from uqeval.distributed.paired import pairs_of_run
-from uqeval.distributed.plan import Request, Run
+from uqeval.distributed.plan.paired import pairs_of_run
+from uqeval.distributed.plan.run import Request, Run
 
 PAIRS = ("uq_auc", "uq_c_index", "aurc", "e_aurc", "naurc", "augrc", "g_auc", "h_auc", "auarc", "prr")
 

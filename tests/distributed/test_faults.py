@@ -13,12 +13,12 @@ import pytest
 
 from uqeval import distributed
 from uqeval._errors import InputError
-from uqeval.distributed import spill as spill_module
-from uqeval.distributed.engine import Cancelled, ListEngine
+from uqeval.distributed.engines.local import spill as spill_module
+from uqeval.distributed.engines.local.engine import LocalEngine
+from uqeval.distributed.engines.protocol import Cancelled, ListEngine
 from uqeval.distributed.evaluate import run_plan
-from uqeval.distributed.local import LocalEngine
-from uqeval.distributed.plan import Request
-from uqeval.distributed.stages import RowsChanged
+from uqeval.distributed.plan.run import Request
+from uqeval.distributed.plan.stages import RowsChanged
 
 
 def table(n=2000, seed=0):

@@ -21,8 +21,10 @@ from hypothesis import strategies as st
 
 import uqeval as uq
 from uqeval._errors import InputError, UQWarning
-from uqeval.distributed import bigger, frames, kept
-from uqeval.distributed.plan import SUPPORTED
+from uqeval.distributed import memory as bigger
+from uqeval.distributed.engines import frames
+from uqeval.distributed.engines.local import query as kept
+from uqeval.distributed.plan.run import SUPPORTED
 from uqeval.evaluation import lazy
 
 pl = pytest.importorskip("polars")
@@ -447,7 +449,7 @@ PEAK = """
 import json, sys
 import polars as pl, duckdb
 import uqeval as uq
-from uqeval.distributed import frames
+from uqeval.distributed.engines import frames
 path, kind, times, extra = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 if kind == "polars":
     frame = pl.concat([pl.scan_parquet(path)] * times).with_columns(

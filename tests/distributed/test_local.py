@@ -21,9 +21,9 @@ from distributed_cases import METRICS, assert_same, cut
 import uqeval
 from uqeval import distributed
 from uqeval._errors import InputError
-from uqeval.distributed.files import Files
-from uqeval.distributed.local import LocalEngine, parse_memory
-from uqeval.distributed.spill import Spill
+from uqeval.distributed.engines.local.engine import LocalEngine, parse_memory
+from uqeval.distributed.engines.local.files import Files
+from uqeval.distributed.engines.local.spill import Spill
 
 ROOT = Path(__file__).parents[2]
 
@@ -137,7 +137,7 @@ def test_progress_reaches_all_rows_of_every_stage(folder):
 
 def test_the_number_of_threads_does_not_change_a_bit(folder):
     from uqeval.distributed.evaluate import run_plan
-    from uqeval.distributed.plan import Request
+    from uqeval.distributed.plan.run import Request
 
     results = [
         run_plan(LocalEngine(str(folder / "*.parquet"), workers=workers), Request(bins=6)).rows for workers in (1, 3)

@@ -17,16 +17,16 @@ from hypothesis import strategies as st
 from strategies import SCORES, make_scores
 from uqeval import distributed, kernels
 from uqeval._errors import InputError, UQWarning
-from uqeval.distributed.areas import area_of_point, area_of_rows, harmonic
-from uqeval.distributed.bins import Axis, Grid, choose_edges, shares_sizes
-from uqeval.distributed.count import Count, merge
-from uqeval.distributed.engine import ListEngine, Place, pack, unpack
-from uqeval.distributed.estimates import estimate_score
+from uqeval.distributed.engines.protocol import ListEngine, Place, pack, unpack
 from uqeval.distributed.evaluate import run_plan
-from uqeval.distributed.plan import Request, Run
-from uqeval.distributed.rows import keys_of
-from uqeval.distributed.stages import RouteScore, RowsChanged
-from uqeval.distributed.sums import ScoreSums, add_point_pairs, check_buckets, sum_score
+from uqeval.distributed.plan.areas import area_of_point, area_of_rows, harmonic
+from uqeval.distributed.plan.columns import keys_of
+from uqeval.distributed.plan.count import Count, merge
+from uqeval.distributed.plan.edges import Axis, Grid, choose_edges, shares_sizes
+from uqeval.distributed.plan.estimates import estimate_score
+from uqeval.distributed.plan.run import Request, Run
+from uqeval.distributed.plan.stages import RouteScore, RowsChanged
+from uqeval.distributed.plan.tallies import ScoreSums, add_point_pairs, check_buckets, sum_score
 
 values = st.lists(st.sampled_from([-np.inf, -1.0, -0.0, 0.0, 0.5, 1.0, 1.0 + 2**-52, 3.0, np.inf]), max_size=30)
 

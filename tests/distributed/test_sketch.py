@@ -20,11 +20,13 @@ from hypothesis import strategies as st
 from strategies import FINITE_SCORES, rows, seeds
 from uqeval import metrics
 from uqeval._errors import InputError, collected
-from uqeval.distributed import certain, sketch, stream
-from uqeval.distributed.certain import Bounds, StreamResult
-from uqeval.distributed.onepass import approx_evaluate
-from uqeval.distributed.sketch import Axis, Ruler, Table
-from uqeval.distributed.stream import StreamState
+from uqeval.distributed.bounds import bounds as certain
+from uqeval.distributed.bounds import cells as sketch
+from uqeval.distributed.bounds import state as stream
+from uqeval.distributed.bounds.batches import approx_evaluate
+from uqeval.distributed.bounds.bounds import Bounds, StreamResult
+from uqeval.distributed.bounds.cells import Axis, Ruler, Table
+from uqeval.distributed.bounds.state import StreamState
 
 FEWEST = 8  # cells that hold all doubles at the coarsest level
 

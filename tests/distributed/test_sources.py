@@ -15,13 +15,13 @@ from distributed_cases import assert_same
 import uqeval
 from uqeval import distributed
 from uqeval._errors import InputError, UQWarning
-from uqeval.distributed import files as files_module
-from uqeval.distributed.chain import cluster_sizes
-from uqeval.distributed.engine import ListEngine
-from uqeval.distributed.files import Files
-from uqeval.distributed.local import LocalEngine, parse_memory
-from uqeval.distributed.plan import Request, Run
-from uqeval.distributed.stream import StreamState
+from uqeval.distributed.bounds.state import StreamState
+from uqeval.distributed.engines.local import files as files_module
+from uqeval.distributed.engines.local.engine import LocalEngine, parse_memory
+from uqeval.distributed.engines.local.files import Files
+from uqeval.distributed.engines.protocol import ListEngine
+from uqeval.distributed.plan.all_scores import cluster_sizes
+from uqeval.distributed.plan.run import Request, Run
 from uqeval.inputs.frame import predictions_from_frame
 
 

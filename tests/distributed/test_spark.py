@@ -26,16 +26,16 @@ from hypothesis import strategies as st
 import uqeval
 from uqeval import distributed, kernels
 from uqeval._errors import InputError, UQWarning
-from uqeval.distributed.engine import Cancelled, Input, ListEngine, Routed
+from uqeval.distributed.engines.protocol import Cancelled, Input, ListEngine, Routed
 from uqeval.distributed.evaluate import run_plan
-from uqeval.distributed.plan import Request, Run
-from uqeval.distributed.stages import RowsChanged
+from uqeval.distributed.plan.run import Request, Run
+from uqeval.distributed.plan.stages import RowsChanged
 
 pytest.importorskip("pyspark", reason="needs pyspark")
 
-from uqeval.distributed.spark import SparkEngine, _failure
-from uqeval.distributed.spark_session import OwnSession, running_session
-from uqeval.distributed.spark_tasks import _from_blobs, _to_blobs
+from uqeval.distributed.engines.spark.engine import SparkEngine, _failure
+from uqeval.distributed.engines.spark.session import OwnSession, running_session
+from uqeval.distributed.engines.spark.tasks import _from_blobs, _to_blobs
 
 needs_java = pytest.mark.skipif(
     shutil.which("java") is None and "JAVA_HOME" not in os.environ, reason="Spark needs Java 17, which is not here"
@@ -497,8 +497,8 @@ def test_with_one_attempt_a_dead_worker_ends_in_a_clear_error_and_ctrl_c_in_none
     code = f"""
     import os, signal, threading, time
     from uqeval.distributed.evaluate import run_plan
-    from uqeval.distributed.plan import Request
-    from uqeval.distributed.spark import SparkEngine
+    from uqeval.distributed.plan.run import Request
+    from uqeval.distributed.engines.spark.engine import SparkEngine
 
     class Killed(SparkEngine):
         def shuffle(self, stage, inputs, buckets, finish):

@@ -9,8 +9,8 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from uqeval._errors import InputError  # noqa: E402
 from uqeval.datasets import synthetic  # noqa: E402
-from uqeval.methods import _batched  # noqa: E402
-from uqeval.methods._batched import Net, train  # noqa: E402
+from uqeval.methods import batched  # noqa: E402
+from uqeval.methods.batched import Net, train  # noqa: E402
 
 DATA = synthetic(400, classes=3, seed=3)
 X, Y = DATA.x[DATA.train].astype(np.float32), DATA.labels[DATA.train]
@@ -30,7 +30,7 @@ HOW = {"classes": 3, "epochs": 8, "batch_size": 100}
 def alone(net, samples=0):
     """The same network by torch's own layers, optimiser and autograd; its logits, or those of stochastic passes."""
     layers = []
-    for weight, bias in _batched.initial_layers(net, 2, 3):
+    for weight, bias in batched.initial_layers(net, 2, 3):
         layer = torch.nn.Linear(*weight.shape)
         layer.weight.data, layer.bias.data = weight.T.clone(), bias.clone()
         layers.append(layer)
@@ -44,7 +44,7 @@ def alone(net, samples=0):
         return layers[-1](x)
 
     optimiser = torch.optim.Adam([p for layer in layers for p in layer.parameters()], lr=net.lr)
-    order, dropout = _batched.order_stream(net), _batched.dropout_stream(net) if net.dropout else None
+    order, dropout = batched.order_stream(net), batched.dropout_stream(net) if net.dropout else None
     rows, labels = torch.as_tensor(X), torch.as_tensor(Y)
     for _ in range(HOW["epochs"]):
         shuffled = torch.randperm(len(rows), generator=order)
@@ -55,7 +55,7 @@ def alone(net, samples=0):
     with torch.no_grad():
         if not samples:
             return forward(torch.as_tensor(NEW), None).numpy()
-        stream = _batched.dropout_stream(net, passes=True)
+        stream = batched.dropout_stream(net, passes=True)
         return torch.stack([forward(torch.as_tensor(NEW), stream) for _ in range(samples)]).numpy()
 
 
@@ -94,7 +94,7 @@ def test_the_same_networks_give_the_same_bits(bank):
 
 
 def test_streams_of_neighbouring_seeds_and_purposes_differ():
-    streams = [f(Net(seed, (4,), 0.1)) for seed in range(50) for f in (_batched.order_stream, _batched.dropout_stream)]
+    streams = [f(Net(seed, (4,), 0.1)) for seed in range(50) for f in (batched.order_stream, batched.dropout_stream)]
     drawn = {float(torch.rand(1, generator=stream, dtype=torch.float64)) for stream in streams}
     assert len(drawn) == 100
 

@@ -17,7 +17,7 @@ from torch import nn  # noqa: E402
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset  # noqa: E402
 
 from uqeval._errors import InputError, UQWarning  # noqa: E402
-from uqeval.methods import DeepEnsemble, MCDropout, Softmax, TemperatureScaling, _loop  # noqa: E402
+from uqeval.methods import DeepEnsemble, MCDropout, Softmax, TemperatureScaling, loop  # noqa: E402
 from uqeval.scores import mutual_information  # noqa: E402
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
@@ -718,12 +718,12 @@ def test_a_model_is_moved_to_the_device_and_back():
             return self
 
     model = Travels(FEATURES, CLASSES)
-    with _loop.ready(model, torch.device("meta")) as where:
+    with loop.ready(model, torch.device("meta")) as where:
         assert where == torch.device("meta")
         assert moves == ["meta"]
     assert moves == ["meta", "cpu"]
     spread = nn.ModuleList([nn.Linear(2, 2), nn.Linear(2, 2, device="meta")])
-    with pytest.raises(InputError, match=r"lies on cpu, meta\. Pass device=None"), _loop.ready(spread, "meta"):
+    with pytest.raises(InputError, match=r"lies on cpu, meta\. Pass device=None"), loop.ready(spread, "meta"):
         pass
 
 
@@ -736,7 +736,7 @@ def test_what_is_no_module_is_an_error(method, what):
 
 def test_asking_for_a_result_too_early_is_a_bug():
     with pytest.raises(RuntimeError, match="0 of 2 passes"):
-        _loop.Passes("Softmax", make_loader(), 2).result()
+        loop.Passes("Softmax", make_loader(), 2).result()
 
 
 # --- progress
@@ -776,7 +776,7 @@ def test_a_bar_appears_on_a_terminal_after_a_while(monkeypatch):
     monkeypatch.setattr(sys, "stderr", screen)
     Softmax(make_net()).predict(make_loader())
     assert screen.getvalue() == ""  # the work was done at once
-    monkeypatch.setattr(_loop, "_PATIENCE", -1.0)
+    monkeypatch.setattr(loop, "_PATIENCE", -1.0)
     Softmax(make_net()).predict(make_loader(), progress=False)
     assert screen.getvalue() == ""
     monkeypatch.setenv("TERM", "xterm")
@@ -785,7 +785,7 @@ def test_a_bar_appears_on_a_terminal_after_a_while(monkeypatch):
 
 
 def test_no_bar_where_there_is_no_terminal(monkeypatch, capsys):
-    monkeypatch.setattr(_loop, "_PATIENCE", -1.0)
+    monkeypatch.setattr(loop, "_PATIENCE", -1.0)
     Softmax(make_net()).predict(make_loader())
     assert capsys.readouterr().err == ""
 

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from uqeval._errors import InputError, MissingExtra
-from uqeval.reproduce.vision.backbones import (
+from uqeval.reproduce.models.vision.backbones import (
     PAPER_BACKBONES,
     Backbone,
     Preprocess,
@@ -20,8 +20,8 @@ from uqeval.reproduce.vision.backbones import (
     backbone_names,
     fixed_size,
 )
-from uqeval.reproduce.vision.efficientnet_lite import VARIANTS, EfficientNetLite, weights_file
-from uqeval.reproduce.vision.features import compute_features, penultimate
+from uqeval.reproduce.models.vision.efficientnet_lite import VARIANTS, EfficientNetLite, weights_file
+from uqeval.reproduce.models.vision.features import compute_features, penultimate
 
 
 class ViTLike(nn.Module):
@@ -301,7 +301,7 @@ def test_an_absent_package_of_weights_is_named(monkeypatch):
 
 
 def test_features_are_computed_once_and_a_stopped_run_goes_on(tmp_path, monkeypatch):
-    monkeypatch.setattr("uqeval.reproduce.vision.features._SAVE_EVERY", 1)
+    monkeypatch.setattr("uqeval.reproduce.models.vision.features._SAVE_EVERY", 1)
     torch.manual_seed(0)
     net = nn.Sequential(nn.Flatten(), nn.Linear(48, 6), nn.ReLU(), nn.Linear(6, 2))
     images = np.random.default_rng(0).integers(0, 256, (10, 4, 4, 3), dtype=np.uint8)

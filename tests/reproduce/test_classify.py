@@ -8,10 +8,10 @@ import torch
 from torch import nn
 
 from uqeval._errors import InputError
-from uqeval.reproduce.real.predictions import find_predictions
-from uqeval.reproduce.vision import classify
-from uqeval.reproduce.vision.backbones import Backbone, Preprocess
-from uqeval.reproduce.vision.classify import classify_folder, find_images
+from uqeval.reproduce.logits.writer import find_predictions
+from uqeval.reproduce.models.vision import classify
+from uqeval.reproduce.models.vision.backbones import Backbone, Preprocess
+from uqeval.reproduce.models.vision.classify import classify_folder, find_images
 
 image = pytest.importorskip("PIL.Image")
 NUMBERS = (7, 12, 49_999, 1, 345, 30_000)

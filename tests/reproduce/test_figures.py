@@ -10,8 +10,9 @@ import pytest
 from tiny_grid import TINY
 
 from uqeval.datasets import synthetic as draw_data
-from uqeval.reproduce import figures, page, panels, scenes, synthetic, temperature
-from uqeval.reproduce.synthetic import GRID, read_grid
+from uqeval.reproduce import page, panels, synthetic, temperature
+from uqeval.reproduce.synthetic import figures, scenes
+from uqeval.reproduce.synthetic.run import GRID, read_grid
 
 NAMES = [
     "metric_vs_kendall",

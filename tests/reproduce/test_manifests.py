@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from uqeval._errors import InputError
-from uqeval.reproduce.real import predictions as writing
-from uqeval.reproduce.real.folders import check_prediction, find_predictions, scan_predictions
-from uqeval.reproduce.real.predictions import finished, save_logits
+from uqeval.reproduce.logits import writer as writing
+from uqeval.reproduce.logits.folder import check_prediction, find_predictions, scan_predictions
+from uqeval.reproduce.logits.writer import finished, save_logits
 
 N, K = 120, 4
 

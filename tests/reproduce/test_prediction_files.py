@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from uqeval._errors import InputError
-from uqeval.reproduce.real.families import TEXT, VISION, family_of, look_of
-from uqeval.reproduce.real.folders import scan_predictions
-from uqeval.reproduce.real.predictions import (
+from uqeval.reproduce.logits.families import TEXT, VISION, family_of, look_of
+from uqeval.reproduce.logits.folder import scan_predictions
+from uqeval.reproduce.logits.writer import (
     LogitsWriter,
     check_prediction,
     file_name,

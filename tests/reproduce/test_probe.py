@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 from uqeval._errors import InputError, UQWarning
-from uqeval.reproduce.real.predictions import find_predictions
-from uqeval.reproduce.vision.backbones import Backbone, Preprocess, backbone
-from uqeval.reproduce.vision.probe import (
+from uqeval.reproduce.logits.writer import find_predictions
+from uqeval.reproduce.models.vision.backbones import Backbone, Preprocess, backbone
+from uqeval.reproduce.models.vision.probe import (
     _groups,
     epoch_order,
     initial_probe,
@@ -86,7 +86,7 @@ def test_a_row_is_predicted_by_a_probe_that_did_not_see_it():
         flipped[row] = 1 - labels[row]
         # The folds stay as they are: only the label that others learn from changes.
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("uqeval.reproduce.vision.probe.stratified_folds", lambda *_: fold)
+            patch.setattr("uqeval.reproduce.models.vision.probe.stratified_folds", lambda *_: fold)
             changed = probe_features([features], flipped, lr=0.1, device="cpu")[0]
         same = (changed == first).all(axis=1)
         assert same[fold == fold[row]].all()

@@ -15,12 +15,12 @@ import uqeval as uq
 from uqeval import metrics
 from uqeval._errors import InputError
 from uqeval.reproduce import panels
-from uqeval.reproduce.real import figures as real_figures
-from uqeval.reproduce.real import page as real_page
-from uqeval.reproduce.real.judging import FIRST_ORDER, SECOND_ORDER, Reference, judge, read_rows, scores_of
-from uqeval.reproduce.real.predictions import find_predictions, save_logits
-from uqeval.reproduce.real.run import run_study
-from uqeval.reproduce.real.tables import pattern
+from uqeval.reproduce.human import figures as real_figures
+from uqeval.reproduce.human import page as real_page
+from uqeval.reproduce.human.judging import FIRST_ORDER, SECOND_ORDER, Reference, judge, read_rows, scores_of
+from uqeval.reproduce.human.run import run_study
+from uqeval.reproduce.human.tables import pattern
+from uqeval.reproduce.logits.writer import find_predictions, save_logits
 
 N, K = 400, 5
 PAPER = [
@@ -106,7 +106,7 @@ def test_one_versus_rest_equals_the_library_function(folder, reference, name):
 def test_numbers_do_not_depend_on_the_size_of_the_pieces(folder, reference, monkeypatch, rows):
     found = find_predictions(folder)
     whole = [judge(p, read_rows(p, reference, None, scores_of(p.kind)), K) for p in found]
-    monkeypatch.setattr("uqeval.reproduce.real.judging._VALUES", rows * K)
+    monkeypatch.setattr("uqeval.reproduce.human.judging._VALUES", rows * K)
     assert [judge(p, read_rows(p, reference, None, scores_of(p.kind)), K) for p in found] == whole
 
 
@@ -289,7 +289,7 @@ def test_second_run_reads_nothing_again(folder, reference, tmp_path, monkeypatch
         read.append(prediction.name)
         return real(prediction, *args, **more)
 
-    monkeypatch.setattr("uqeval.reproduce.real.run.read_rows", noted)
+    monkeypatch.setattr("uqeval.reproduce.human.run.read_rows", noted)
     again = study_of(reference, folder, out=tmp_path / "out")
     assert read == ["new"]
     assert [row for row in again.models if row["model"] != "new"] == study.models
@@ -302,7 +302,7 @@ def test_threads_do_not_change_the_numbers(folder, reference):
 _KILLED = """
 import sys, time
 import numpy as np
-from uqeval.reproduce.real import run as real
+from uqeval.reproduce.human import run as real
 from test_real import PAPER, Reference, K, N
 
 rng = np.random.default_rng(0)
@@ -339,9 +339,9 @@ def test_killed_run_goes_on_where_it_stopped(folder, reference, tmp_path):
 _LARGE = """
 import sys, time
 import numpy as np
-from uqeval.reproduce.real.judging import Reference
-from uqeval.reproduce.real.predictions import LogitsWriter
-from uqeval.reproduce.real.run import run_study
+from uqeval.reproduce.human.judging import Reference
+from uqeval.reproduce.logits.writer import LogitsWriter
+from uqeval.reproduce.human.run import run_study
 
 folder, members = sys.argv[1], int(sys.argv[2])
 n, classes, step = 50_000, 1000, 1000

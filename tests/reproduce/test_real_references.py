@@ -8,11 +8,11 @@ import pytest
 from uqeval import datasets
 from uqeval._errors import InputError
 from uqeval.reproduce import cifar10h, imagenet_real, oasst2
-from uqeval.reproduce.cifar10h import reference as cifar_reference
-from uqeval.reproduce.imagenet_real import reference as imagenet_reference
-from uqeval.reproduce.oasst2 import reference as oasst2_reference
-from uqeval.reproduce.real.page import verdicts
-from uqeval.reproduce.real.predictions import LogitsWriter, save_logits
+from uqeval.reproduce.human.cifar10h import reference as cifar_reference
+from uqeval.reproduce.human.imagenet_real import reference as imagenet_reference
+from uqeval.reproduce.human.oasst2 import reference as oasst2_reference
+from uqeval.reproduce.human.page import verdicts
+from uqeval.reproduce.logits.writer import LogitsWriter, save_logits
 
 DATA = os.environ.get("UQEVAL_DATA")
 needs_data = pytest.mark.skipif(DATA is None, reason="UQEVAL_DATA is not set")

@@ -11,10 +11,10 @@ from test_real import K, N, folder, logits_of, reference, study_of
 
 from uqeval._errors import InputError
 from uqeval.reproduce import panels
-from uqeval.reproduce.real import figures as real_figures
-from uqeval.reproduce.real import page as real_page
-from uqeval.reproduce.real import run as real
-from uqeval.reproduce.real.predictions import save_logits
+from uqeval.reproduce.human import figures as real_figures
+from uqeval.reproduce.human import page as real_page
+from uqeval.reproduce.human import run as real
+from uqeval.reproduce.logits.writer import save_logits
 
 __all__ = ["folder", "reference"]  # fixtures
 

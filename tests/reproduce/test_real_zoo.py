@@ -12,9 +12,9 @@ from scipy.special import log_softmax, logsumexp, xlogy
 from scipy.stats import kendalltau
 from sklearn.metrics import roc_auc_score
 
-from uqeval.reproduce.cifar10h import cifar10h
-from uqeval.reproduce.real.page import drivers, verdicts
-from uqeval.reproduce.real.tables import pattern
+from uqeval.reproduce.human.cifar10h import cifar10h
+from uqeval.reproduce.human.page import drivers, verdicts
+from uqeval.reproduce.human.tables import pattern
 
 FOLDER = os.environ.get("UQEVAL_DATA")
 ZOO = None if FOLDER is None else Path(FOLDER) / "cifar10h"

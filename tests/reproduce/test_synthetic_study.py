@@ -19,11 +19,11 @@ from sklearn.metrics import roc_auc_score
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from uqeval import InputError, scores  # noqa: E402
-from uqeval.methods._batched import Net, train  # noqa: E402
+from uqeval.methods.batched import Net, train  # noqa: E402
 from uqeval.reproduce import synthetic  # noqa: E402
 from uqeval.reproduce.store import Store, cell_key  # noqa: E402
 from uqeval.reproduce.study import METRICS, TRUTHS  # noqa: E402
-from uqeval.reproduce.synthetic import GRID, algorithms, draw_of, run_cell  # noqa: E402
+from uqeval.reproduce.synthetic.run import GRID, algorithms, draw_of, run_cell  # noqa: E402
 
 TINY = """
 [data]
@@ -69,7 +69,7 @@ def test_the_grid_of_the_paper_has_300_networks_and_696_scores():
 
 
 def test_every_number_of_a_softmax_row_follows_its_definition(grid):
-    from uqeval.reproduce.synthetic import read_grid
+    from uqeval.reproduce.synthetic.run import read_grid
 
     table = read_grid(grid)
     data = draw_of(table, 1)
@@ -152,7 +152,7 @@ def test_jobs_do_not_change_a_byte_and_a_finished_run_is_read_back(grid, tmp_pat
     synthetic(tmp_path / "two", grid=grid, d_range=None, seeds=2, jobs=2)
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
     seen = []
-    runner = sys.modules["uqeval.reproduce.synthetic"]
+    runner = sys.modules["uqeval.reproduce.synthetic.run"]
     monkeypatch.setattr(runner, "run_cell", lambda *_: pytest.fail("a finished cell was computed again"))
     synthetic(tmp_path / "one", grid=grid, d_range=None, **HOW, progress=lambda done, total: seen.append((done, total)))
     assert seen == [(4, 4)]

@@ -9,7 +9,7 @@ import pytest
 
 from uqeval._errors import InputError, MissingExtra
 from uqeval.reproduce import temperature
-from uqeval.reproduce.temperature import CASES, _networks, softmax, ten_classes
+from uqeval.reproduce.synthetic.temperature import CASES, _networks, softmax, ten_classes
 
 
 @pytest.fixture(scope="module")

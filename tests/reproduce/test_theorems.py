@@ -9,8 +9,8 @@ import pytest
 
 from uqeval import metrics
 from uqeval._errors import InputError
-from uqeval.reproduce import populations as pop
 from uqeval.reproduce import theorems
+from uqeval.reproduce.theorems import populations as pop
 
 PAGE = Path(__file__).parents[2] / "docs" / "theorems.md"
 COUNT = 200

@@ -14,11 +14,11 @@ import pytest
 
 from uqeval._errors import InputError, MissingExtra, UQWarning
 from uqeval.datasets.oasst2 import CATEGORIES, POSITIVE
-from uqeval.reproduce.text import loading as text_loading
-from uqeval.reproduce.text import zeroshot
-from uqeval.reproduce.text.models import WORDS, TextModel, folder_of, supports, text_models
-from uqeval.reproduce.text.scorers import entailment_index, question_of
-from uqeval.reproduce.text.zeroshot import binary_log_probs, classify_messages
+from uqeval.reproduce.models.text import loading as text_loading
+from uqeval.reproduce.models.text import zeroshot
+from uqeval.reproduce.models.text.models import WORDS, TextModel, folder_of, supports, text_models
+from uqeval.reproduce.models.text.scorers import entailment_index, question_of
+from uqeval.reproduce.models.text.zeroshot import binary_log_probs, classify_messages
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -340,7 +340,7 @@ def test_without_a_network_it_is_tried_once_and_the_rest_goes_on(nli, tmp_path, 
 
 def test_predictions_pass_the_checks_of_the_study(tmp_path):
     from uqeval.datasets.oasst2 import oasst2_sample
-    from uqeval.reproduce.real.folders import check_prediction, find_predictions
+    from uqeval.reproduce.logits.folder import check_prediction, find_predictions
 
     sample = oasst2_sample(200, seed=0)
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from uqeval._errors import InputError, MissingExtra
-from uqeval.reproduce.real.predictions import find_predictions
-from uqeval.reproduce.vision.zoo import Recipe, _Field, _recipes, _training_set, default_zoo, tiny_zoo, train_zoo
-from uqeval.reproduce.vision.zoo_nets import NETS, make_net
+from uqeval.reproduce.logits.writer import find_predictions
+from uqeval.reproduce.models.vision.zoo import Recipe, _Field, _recipes, _training_set, default_zoo, tiny_zoo, train_zoo
+from uqeval.reproduce.models.vision.zoo_nets import NETS, make_net
 
 
 def data(n=256, seed=0, side=8):

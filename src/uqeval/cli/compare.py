@@ -19,7 +19,7 @@ from uqeval._errors import InputError, UQWarning
 from uqeval.cli import engines as e
 from uqeval.cli import options as o
 from uqeval.cli.output import stderr, stdout, write_json
-from uqeval.distributed.bigger import compare_files
+from uqeval.distributed.memory import compare_files
 from uqeval.evaluation.comparison import Comparison
 
 __all__ = ["compare", "print_comparison"]

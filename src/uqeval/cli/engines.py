@@ -95,7 +95,7 @@ def choose(
     chosen |= {"normalize": True} if normalize else {}
     reason = None
     if engine is None and memory is None:
-        from uqeval.distributed.bigger import too_large
+        from uqeval.distributed.memory import too_large
 
         reason = too_large(paths, scores, **chosen)
     if engine == "memory" or (engine is None and memory is None and reason is None):
@@ -114,7 +114,7 @@ def _named_scores(
     """`--scores`, as columns where `--score` names those in another way."""
     if pattern is None:
         return {"score": None if scores is None else list(scores)}
-    from uqeval.distributed.bigger import score_columns
+    from uqeval.distributed.memory import score_columns
 
     found = score_columns(paths, pattern, **columns)
     asked = list(found) if scores is None else list(scores)

@@ -14,8 +14,8 @@ from uqeval._errors import InputError, UQWarning
 from uqeval.cli import engines as e
 from uqeval.cli import options as o
 from uqeval.cli.output import print_bounds, print_evaluation, stderr, stdout, write_json
-from uqeval.distributed.bigger import evaluate_files, usual_memory
-from uqeval.inputs.extra import read_columns
+from uqeval.distributed.memory import evaluate_files, usual_memory
+from uqeval.inputs.further import read_columns
 
 __all__ = ["evaluate"]
 
@@ -155,7 +155,7 @@ def _bounds(
     quiet: bool,
 ) -> None:
     """One pass: bounds that are certain for these rows."""
-    from uqeval.distributed.approx import approx_scores
+    from uqeval.distributed.bounds.files import approx_scores
 
     if engine not in (None, "local") or metrics:
         raise InputError(

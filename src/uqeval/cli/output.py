@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from uqeval._errors import InputError
-from uqeval.distributed.approx import Certain
+from uqeval.distributed.bounds.files import Certain
 from uqeval.evaluation.result import Evaluation, Panel
 
 __all__ = ["print_bounds", "print_evaluation", "stderr", "stdout", "write_json"]

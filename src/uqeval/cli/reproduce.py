@@ -54,7 +54,8 @@ def synthetic(
     _needs_torch()
     make_folder(out)
     from uqeval import reproduce as library
-    from uqeval.reproduce import figures, page, panels
+    from uqeval.reproduce import page, panels
+    from uqeval.reproduce.synthetic import figures
 
     clock = Clock(quiet or json == "-")
     with resumable():
@@ -96,7 +97,8 @@ def temperature(
     _needs_torch()
     make_folder(out)
     from uqeval import reproduce as library
-    from uqeval.reproduce import page, panels, scene_figures
+    from uqeval.reproduce import page, panels
+    from uqeval.reproduce.synthetic import scene_figures
 
     clock = Clock(quiet or json == "-")
     with resumable():

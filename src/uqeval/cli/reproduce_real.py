@@ -97,7 +97,7 @@ def cifar10h(
         test = datasets.cifar10_images("test", source=images, data=data) if names or train or images else None
         votes = datasets.cifar10h(data, labels=None if test is None else test[1])
         if names and test is not None:
-            from uqeval.reproduce.vision.probe import probe_backbones
+            from uqeval.reproduce.models.vision.probe import probe_backbones
 
             with run.clock.stage("linear probes") as progress:
                 wanted = names[0] if names in (["paper"], ["all"]) else names
@@ -116,7 +116,7 @@ def cifar10h(
                     )
                 )
         if train and test is not None:
-            from uqeval.reproduce.vision.zoo import train_zoo
+            from uqeval.reproduce.models.vision.zoo import train_zoo
 
             with run.clock.stage("training") as progress:
                 first = datasets.cifar10_images("train", source=images, data=data)
@@ -169,7 +169,7 @@ def imagenet_real(
     run = _Run(out, predictions, quiet, json)
     from uqeval import datasets
     from uqeval import reproduce as library
-    from uqeval.reproduce.imagenet_real import labels_beside, read_labels
+    from uqeval.reproduce.human.imagenet_real import labels_beside, read_labels
 
     with run.going():
         chosen = o.listed(scores)
@@ -178,7 +178,7 @@ def imagenet_real(
         given = labels or labels_beside(run.paths)
         own = None if given is None else read_labels(given)
         if names and images is not None:
-            from uqeval.reproduce.vision.classify import classify_folder, find_images
+            from uqeval.reproduce.models.vision.classify import classify_folder, find_images
 
             own = find_images(images).labels if own is None else own
             with run.clock.stage("classification") as progress:
@@ -252,7 +252,7 @@ def oasst2(
         if sample and chosen:
             messages = messages.only(chosen)
         if names:
-            from uqeval.reproduce.text.zeroshot import classify_messages
+            from uqeval.reproduce.models.text.zeroshot import classify_messages
 
             with run.clock.stage("zero-shot classification") as progress:
                 where = None if device == "auto" else device
@@ -294,8 +294,8 @@ class _Run:
     def check(self, scores: list[str] | None, level: float, keep_going: bool) -> None:
         """What can be known to be wrong before a model runs for hours."""
         from uqeval._check import check_level
-        from uqeval.reproduce.real.folders import scan_predictions
-        from uqeval.reproduce.real.judging import scores_of
+        from uqeval.reproduce.human.judging import scores_of
+        from uqeval.reproduce.logits.folder import scan_predictions
 
         check_level(level)
         scores_of("single", scores)
@@ -306,15 +306,15 @@ class _Run:
 
     def made(self, names: list[str]) -> None:
         """Models that are in the folder now; those of other runs there are left alone."""
-        from uqeval.reproduce.real.predictions import file_name
+        from uqeval.reproduce.logits.writer import file_name
 
         self.paths += [self.folder / f"{file_name(name)}.npy" for name in names]
 
     def study(self, function: Study, options: dict[str, Any]) -> None:
         """Judges all predictions; tables, figures, page."""
         from uqeval.reproduce import page, panels
-        from uqeval.reproduce.real import figures as real_figures
-        from uqeval.reproduce.real import page as real_page
+        from uqeval.reproduce.human import figures as real_figures
+        from uqeval.reproduce.human import page as real_page
 
         with self.clock.stage("scoring", resumes=True) as progress:
             self.found = function(self.paths, out=self.out, progress=progress, failures=self.failures, **options)
@@ -327,8 +327,8 @@ class _Run:
 
     def show(self) -> None:
         """The table, what reproduces, what could not be used, and where things are."""
-        from uqeval.reproduce.real import page as real_page
-        from uqeval.reproduce.real.tables import MAIN
+        from uqeval.reproduce.human import page as real_page
+        from uqeval.reproduce.human.tables import MAIN
         from uqeval.reproduce.study import TITLES, TRUTHS
 
         study = self.found

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from uqeval._check import Int
 from uqeval._errors import InputError, MissingExtra
-from uqeval.datasets._fetch import Remote, Source, fetch, lookup
+from uqeval.datasets.fetch import Remote, Source, fetch, lookup
 
 __all__ = ["CLASSES", "cifar10_images", "cifar10_test_labels"]
 

@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike
 
 from uqeval._check import Float, Int
 from uqeval._errors import InputError, notify
-from uqeval.datasets._fetch import Remote, Source, fetch, lookup
 from uqeval.datasets.cifar10_images import CLASSES, cifar10_test_labels
+from uqeval.datasets.fetch import Remote, Source, fetch, lookup
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from uqeval._check import Float, Int
 from uqeval._errors import InputError
-from uqeval.datasets._fetch import Remote, Source, fetch
+from uqeval.datasets.fetch import Remote, Source, fetch
 
 __all__ = ["ImageNetReal", "imagenet_real"]
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from uqeval._check import Float, Int, check_seed
 from uqeval._errors import InputError
-from uqeval.datasets._fetch import Remote, fetch, lookup
+from uqeval.datasets.fetch import Remote, fetch, lookup
 
 __all__ = ["CATEGORIES", "OASST2", "POSITIVE", "oasst2", "oasst2_sample"]
 

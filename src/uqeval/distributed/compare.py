@@ -10,12 +10,12 @@ import numpy as np
 
 from uqeval._check import check_choice, check_level, check_seed
 from uqeval._errors import InputError, UQWarning, collected, notify
-from uqeval.distributed.engine import Engine, Progress
+from uqeval.distributed.engines.protocol import Engine, Progress
 from uqeval.distributed.evaluate import column_options, open_engine
-from uqeval.distributed.group_pairs import pairs_by_group, same_everywhere
-from uqeval.distributed.paired import Found, pairs_of_run
-from uqeval.distributed.plan import RANKED, Request, Run
-from uqeval.distributed.summary import Summary
+from uqeval.distributed.plan.group_pairs import pairs_by_group, same_everywhere
+from uqeval.distributed.plan.paired import Found, pairs_of_run
+from uqeval.distributed.plan.run import RANKED, Request, Run
+from uqeval.distributed.result import Summary
 from uqeval.evaluation.candidates import find_pairs
 from uqeval.evaluation.comparison import Comparison, Pair
 from uqeval.evaluation.lazy import kind_of
@@ -97,7 +97,7 @@ def compare(
     if isinstance(score, str):
         raise InputError(f"Only one candidate ({score}). Pass at least two.")
     if isinstance(engine, str) and engine == "local" and kind_of(source) is not None:
-        from uqeval.distributed.frames import compare_frame
+        from uqeval.distributed.engines.frames import compare_frame
 
         more: dict[str, Any] = {"client": client, "progress": progress, "spill": spill, "level": level, "seed": seed}
         more |= {"score": score, "metric": metric, "baseline": baseline, "adjust": adjust, "by": by, **columns}

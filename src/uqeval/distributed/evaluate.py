@@ -8,14 +8,14 @@ from typing import Any
 
 from uqeval._check import check_level, check_seed
 from uqeval._errors import InputError, MissingExtra, UQWarning, collected, notify
-from uqeval.distributed.engine import Engine, Progress
-from uqeval.distributed.groups import clusters_in, estimate_rows, evaluate_groups
-from uqeval.distributed.plan import Request, Run
-from uqeval.distributed.summary import Summary
+from uqeval.distributed.engines.protocol import Engine, Progress
+from uqeval.distributed.plan.by_group import clusters_in, estimate_rows, evaluate_groups
+from uqeval.distributed.plan.run import Request, Run
+from uqeval.distributed.result import Summary
 from uqeval.evaluation.evaluate import _notes
 from uqeval.evaluation.lazy import kind_of
 from uqeval.evaluation.result import Evaluation, Mixed
-from uqeval.inputs._columns import Columns
+from uqeval.inputs.columns import Columns
 
 __all__ = ["DistributedEvaluation", "column_options", "evaluate", "open_engine", "run_plan"]
 
@@ -101,7 +101,7 @@ def evaluate(
     level = check_level(level)
     check_seed(seed)
     if isinstance(engine, str) and engine == "local" and kind_of(source) is not None:
-        from uqeval.distributed.frames import evaluate_frame
+        from uqeval.distributed.engines.frames import evaluate_frame
 
         more: dict[str, Any] = {"client": client, "progress": progress, "spill": spill, "level": level, "seed": seed}
         more |= {"score": score, "metrics": metrics, "by": by, "cluster": cluster, **columns}
@@ -142,16 +142,16 @@ def open_engine(
     if not isinstance(engine, str):
         return engine
     if engine == "local":
-        from uqeval.distributed.local import LocalEngine
+        from uqeval.distributed.engines.local.engine import LocalEngine
 
         return LocalEngine(source, memory_limit=memory_limit, spill=spill, progress=progress, texts=texts)
     if engine not in ("dask", "spark"):
         raise InputError(f'`engine` is {engine!r}. Choose "local", "dask" or "spark".')
-    from uqeval.distributed.local import parse_memory
+    from uqeval.distributed.engines.local.engine import parse_memory
 
     package, kind = {"dask": ("dask", "DaskEngine"), "spark": ("pyspark", "SparkEngine")}[engine]
     try:
-        module = import_module(f"uqeval.distributed.{engine}")
+        module = import_module(f"uqeval.distributed.engines.{engine}.engine")
         made: Engine = getattr(module, kind)(
             source,
             client=client,

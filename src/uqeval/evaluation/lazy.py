@@ -30,10 +30,10 @@ ROUTES = dict.fromkeys(
         "sqlframe.BaseDataFrame",
         "narwhals.LazyFrame",
     ),
-    "uqeval.distributed.frames",
+    "uqeval.distributed.engines.frames",
 )
 # Files: the module has `too_large`, `evaluate_files` and `compare_files`.
-FILES = "uqeval.distributed.bigger"
+FILES = "uqeval.distributed.memory"
 _PLAIN = ("score", "error", "loss", "weights", "clusters", "groups")
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 from uqeval._errors import InputError
-from uqeval.inputs._columns import (
+from uqeval.inputs.columns import (
     DEFAULTS,
     ColumnOptions,
     Columns,

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uqeval._errors import InputError
-from uqeval.inputs._classes import Encoded, class_indices, settle_classes
-from uqeval.inputs._columns import ClassColumns, Columns, Names, Plan, plan_columns
+from uqeval.inputs.classes import Encoded, class_indices, settle_classes
+from uqeval.inputs.columns import ClassColumns, Columns, Names, Plan, plan_columns
 from uqeval.inputs.predictions import Coded, Predictions
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from uqeval._check import (
     to_array,
 )
 from uqeval._errors import InputError, UQWarning, notify
-from uqeval.inputs._classes import check_class_indices, check_class_names
+from uqeval.inputs.classes import check_class_indices, check_class_names
 
 __all__ = ["Coded", "Predictions"]
 

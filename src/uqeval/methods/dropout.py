@@ -13,7 +13,7 @@ from torch import nn
 
 from uqeval._errors import InputError, UQWarning, notify
 from uqeval.inputs.predictions import Predictions
-from uqeval.methods._loop import (
+from uqeval.methods.loop import (
     Device,
     Passes,
     Progress,

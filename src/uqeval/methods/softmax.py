@@ -8,7 +8,7 @@ from typing import Any
 from torch import nn
 
 from uqeval.inputs.predictions import Predictions
-from uqeval.methods._loop import Device, Progress, check_device, check_model, logits_of
+from uqeval.methods.loop import Device, Progress, check_device, check_model, logits_of
 
 __all__ = ["Softmax"]
 

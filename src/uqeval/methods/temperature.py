@@ -13,7 +13,7 @@ from torch import nn
 from uqeval._check import Float, Int, check_labels, check_lengths, check_logits
 from uqeval._errors import InputError
 from uqeval.inputs.predictions import Predictions
-from uqeval.methods._loop import Device, Progress, check_device, check_model, logits_of
+from uqeval.methods.loop import Device, Progress, check_device, check_model, logits_of
 
 __all__ = ["TemperatureScaling"]
 

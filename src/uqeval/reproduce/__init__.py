@@ -1,14 +1,14 @@
 """The paper's experiments, one command each."""
 
-from uqeval.reproduce.cifar10h import cifar10h
-from uqeval.reproduce.imagenet_real import imagenet_real
-from uqeval.reproduce.oasst2 import oasst2
-from uqeval.reproduce.real.predictions import find_predictions, save_logits
-from uqeval.reproduce.real.run import RealStudy
+from uqeval.reproduce.human.cifar10h import cifar10h
+from uqeval.reproduce.human.imagenet_real import imagenet_real
+from uqeval.reproduce.human.oasst2 import oasst2
+from uqeval.reproduce.human.run import RealStudy
+from uqeval.reproduce.logits.writer import find_predictions, save_logits
 from uqeval.reproduce.study import Study
-from uqeval.reproduce.synthetic import synthetic
-from uqeval.reproduce.temperature import Temperature, temperature
-from uqeval.reproduce.theorems import Theorems, theorems
+from uqeval.reproduce.synthetic.run import synthetic
+from uqeval.reproduce.synthetic.temperature import Temperature, temperature
+from uqeval.reproduce.theorems.run import Theorems, theorems
 
 __all__ = [
     "RealStudy",

@@ -15,10 +15,10 @@ from typing import Any
 
 from uqeval.inference.result import versions
 from uqeval.report.words import plural
-from uqeval.reproduce.figures import PAPER, PAPER_ECE
 from uqeval.reproduce.panels import Picture
 from uqeval.reproduce.study import TITLES, TRUTHS, Study, write_whole
-from uqeval.reproduce.temperature import Temperature
+from uqeval.reproduce.synthetic.figures import PAPER, PAPER_ECE
+from uqeval.reproduce.synthetic.temperature import Temperature
 
 __all__ = [
     "Timing",
@@ -72,7 +72,7 @@ def synthetic_page(
     study : Study
         From `uqeval.reproduce.synthetic`.
     pictures : dict
-        From `uqeval.reproduce.figures.save`.
+        From `uqeval.reproduce.synthetic.figures.save`.
     timing : dict of stage → seconds, optional
         Shown at the end.
     remark : str, optional

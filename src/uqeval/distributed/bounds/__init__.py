@@ -1,0 +1,1 @@
+"""One pass, nothing kept: bounds that are certain for the rows seen."""

@@ -1,0 +1,216 @@
+"""What is certain about the rows seen: lower and upper bounds, which are no confidence interval.
+
+First the results, then the bounds from the counts of `sketch`. Rows of different cells compare as their cells do,
+rows of one value tie, and rows of one stretch may compare in any way.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from uqeval._check import Float, Int
+from uqeval.distributed.bounds.cells import Table, is_single
+from uqeval.inference.result import number, strict, to_frame
+
+__all__ = ["SCHEMA_VERSION", "Bounds", "StreamResult", "auc_bounds", "aurc_bounds", "dot", "pair_bounds"]
+
+SCHEMA_VERSION = 1
+_SERIES = 64  # from here on the asymptotic series is good to the last bit
+_METRICS = ("uq_auc", "uq_c_index", "aurc", "augrc")
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """The value lies between `lower` and `upper`, for certain; not a confidence interval."""
+
+    lower: float
+    upper: float
+
+    @property
+    def value(self) -> float:
+        """The middle, at most half of `width` away from the value."""
+        return self.lower + (self.upper - self.lower) / 2
+
+    @property
+    def width(self) -> float:
+        """How much is left open: upper − lower."""
+        return self.upper - self.lower
+
+    @property
+    def exact(self) -> bool:
+        """Whether nothing is left open."""
+        return self.lower == self.upper
+
+    def to_dict(self) -> dict[str, float]:
+        """Plain values by name."""
+        return {"lower": self.lower, "upper": self.upper, "value": self.value, "width": self.width}
+
+    def __str__(self) -> str:
+        if self.exact or math.isnan(self.lower):
+            return f"{number(self.lower, 5)} (exact)" if self.exact else "–"
+        digits = min(9, max(3, 1 - math.floor(math.log10(self.width)))) if self.width > 0 else 9
+        low, high = (round_to(10**digits * x) / 10**digits for round_to, x in self._outward)
+        return f"{low:.{digits}f} to {high:.{digits}f}, for certain"
+
+    @property
+    def _outward(self) -> tuple[tuple[Any, float], tuple[Any, float]]:
+        return (math.floor, self.lower), (math.ceil, self.upper)
+
+
+@dataclass(frozen=True)
+class StreamResult:
+    """What is certain about all rows seen; a metric is None where its column did not come."""
+
+    n: int
+    n_errors: int | None
+    accuracy: float | None  # exact
+    mean_loss: float | None  # exact, rounded once
+    uq_auc: Bounds | None
+    uq_c_index: Bounds | None
+    aurc: Bounds | None
+    augrc: Bounds | None
+    approx: float  # the width that was asked for
+    cells: tuple[int, int, int]  # in use: of the score for UQ-AUC; of score and loss for UQ-C-index
+    bytes: int  # of the tables of counts
+
+    @property
+    def reached(self) -> bool:
+        """Whether UQ-AUC and UQ-C-index, where there, are as narrow as was asked for."""
+        return not any(self._wide(name) for name in ("uq_auc", "uq_c_index"))
+
+    def _wide(self, name: str) -> bool:
+        bounds = getattr(self, name)
+        return bounds is not None and bounds.width > self.approx
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values by name; bounds as lower, upper, value (their middle) and width."""
+        plain = {f.name: getattr(self, f.name) for f in fields(self)}
+        for name in _METRICS:
+            plain[name] = None if plain[name] is None else plain[name].to_dict()
+        meaning = "certain bounds for the rows seen, not a confidence interval"
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "kind": meaning,
+            **plain,
+            "cells": list(self.cells),
+            "reached": self.reached,
+        }
+
+    def to_json(self) -> str:
+        """JSON of `to_dict`; NaN becomes null."""
+        return json.dumps(strict(self.to_dict()), indent=2, allow_nan=False)
+
+    def to_frame(self, kind: str | None = None) -> Any:
+        """One row per metric: see `uqeval.inference.result.to_frame` for `kind`."""
+        found = {name: getattr(self, name) for name in _METRICS}
+        return to_frame([{"metric": k, "n": self.n} | v.to_dict() for k, v in found.items() if v is not None], kind)
+
+    def __str__(self) -> str:
+        lines = [f"{self.n:,} rows" + (f", {self.n_errors:,} errors" if self.n_errors is not None else "")]
+        if self.accuracy is not None:
+            lines.append(f"accuracy    {number(self.accuracy, 5)} (exact)")
+        if self.mean_loss is not None:
+            lines.append(f"mean loss   {number(self.mean_loss, 5)} (exact)")
+        names = {"uq_auc": "UQ-AUC", "uq_c_index": "UQ-C-index", "aurc": "AURC", "augrc": "AUGRC"}
+        lines += [f"{names[k]:11} {getattr(self, k)}" for k in _METRICS if getattr(self, k) is not None]
+        lines.append("Bounds for the rows seen, not a confidence interval.")
+        wide = [f"{names[k]} is {getattr(self, k).width:.2g} wide" for k in ("uq_auc", "uq_c_index") if self._wide(k)]
+        if wide:
+            lines.append(f"The width asked for, {self.approx:g}, was not reached: {' and '.join(wide)}.")
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        import html
+
+        return f"<pre>{html.escape(str(self))}</pre>"
+
+
+# ---- bounds ---------------------------------------------------------------------------------------------------
+
+
+def dot(a: Int, b: Int) -> int:
+    """Σab of counts, exact at any size."""
+    a, b = a.ravel(), b.ravel()
+    if int(a.sum()) * int(b.max(initial=0)) < 2**63:
+        return int(a @ b)
+    total, mask = 0, (1 << 20) - 1
+    for i in range(0, 63, 20):
+        for j in range(0, 63, 20):
+            total += int(((a >> i) & mask) @ ((b >> j) & mask)) << (i + j)
+    return total
+
+
+def auc_bounds(cells: Int, level: int, right: Int, wrong: Int) -> tuple[int, int]:
+    """Twice the credit of all pairs (wrong, right): at least, at most. Tied pairs have half a credit."""
+    before = np.cumsum(right) - right
+    single = is_single(cells, level)
+    low = 2 * dot(before, wrong) + dot(np.where(single, right, 0), wrong)
+    return low, low + 2 * dot(np.where(single, 0, right), wrong)
+
+
+def pair_bounds(table: Table) -> tuple[float, float]:
+    """UQ-C-index from rows by (score, loss); NaN where all losses are certainly equal."""
+    (first, single_s), (second, single_d) = (axis.in_order() for axis in table.axes)
+    by_loss = table.counts.sum(axis=0)[second]
+    n, below = 0, np.zeros(len(second), dtype=np.int64)  # rows in lower cells of the score, by loss
+    agree = apart = tied = unknown = maybe_half = 0
+    for place, single in zip(first.tolist(), single_s.tolist(), strict=True):
+        row = table.counts[place][second]
+        size, both = int(row.sum()), dot(row, row)
+        agree += dot(row, np.cumsum(below) - below)
+        apart += size * n - dot(row, below)
+        # The same cell of the score, another one of the loss.
+        same = (size * size - both) // 2
+        tied, unknown = (tied + same, unknown) if single else (tied, unknown + same)
+        if single:
+            inside = row[~single_d]
+            maybe_half += (dot(inside, inside) - int(inside.sum())) // 2
+        below += row
+        n += size
+    # The same stretch of the loss: such pairs may or may not be comparable.
+    inside = by_loss[~single_d]
+    maybe = (dot(inside, inside) - int(inside.sum())) // 2 - maybe_half
+    low, high = [], []
+    for halves in (0, maybe_half):
+        if pairs := 2 * (apart + tied + unknown + maybe + halves):
+            low.append((2 * agree + tied + halves) / pairs)
+            high.append((2 * (agree + unknown + maybe) + tied + halves) / pairs)
+    return (min(low), max(high)) if low else (np.nan, np.nan)
+
+
+def aurc_bounds(cells: Int, level: int, right: Int, wrong: Int) -> tuple[float, float]:
+    """AURC: least where the right rows of each stretch come first, most where the wrong ones do."""
+    single = is_single(cells, level)
+    found = []
+    for early in (right, wrong):
+        # A single value is one tied block; a stretch is a block of right and one of wrong rows, in this order.
+        late = right + wrong - early
+        size = np.stack([np.where(single, right + wrong, early), np.where(single, 0, late)], axis=1).ravel()
+        first_bad, last_bad = (0 * right, wrong) if early is right else (wrong, 0 * wrong)
+        bad = np.stack([np.where(single, wrong, first_bad), np.where(single, 0, last_bad)], axis=1).ravel()
+        found.append(_aurc(size[size > 0], bad[size > 0]))
+    slack = 0.0 if single.all() else 1e-12
+    return found[0] * (1 - slack), min(1.0, found[1] * (1 + slack))
+
+
+def _aurc(size: Int, bad: Int) -> float:
+    """Σ of the risks over n: in a tied block with error rate q after b rows, risk = q + (bad before − bq)/k."""
+    end = np.cumsum(size)
+    before, rate = end - size, bad / size
+    excess = (np.cumsum(bad) - bad) - before * rate
+    return float((bad + excess * _harmonic(before, end)).sum() / end[-1])
+
+
+def _harmonic(start: Int, stop: Int) -> Float:
+    """Σ 1/k for start < k ≤ stop."""
+    table = np.concatenate([[0.0], np.cumsum(1.0 / np.arange(1, _SERIES + 1))])
+    short = table[np.minimum(stop, _SERIES)] - table[np.minimum(start, _SERIES)]
+    a, b = (np.maximum(x, _SERIES).astype(np.float64) for x in (start, stop))
+    tail = [1 / (2 * k) - 1 / (12 * k**2) + 1 / (120 * k**4) for k in (a, b)]
+    result: Float = short + np.log1p((b - a) / a) + (tail[1] - tail[0])
+    return result

@@ -1,0 +1,1 @@
+"""Files and queries of this machine."""

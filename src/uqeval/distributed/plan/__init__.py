@@ -1,0 +1,1 @@
+"""The exact algorithm, for any engine: rows → tallies."""

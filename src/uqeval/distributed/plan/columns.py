@@ -1,0 +1,344 @@
+"""From the source's columns to what the metrics rank: scores, error, loss, and per-row values of the model's metrics.
+
+Row by row, so that any cut of the source gives the same numbers. Plain columns are taken as they are; the rest
+(entropy from probabilities, …) goes through `Predictions`, exactly as in memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from uqeval import scores as score_functions
+from uqeval._check import nearest
+from uqeval._errors import InputError, collected
+from uqeval.evaluation.table import Table
+from uqeval.inputs.columns import Columns, Plan, _scores, listed, plan_columns
+from uqeval.inputs.frame import _is_text, _plain, predictions_from_arrow
+from uqeval.metrics.registry import Metric
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["MODEL_ROWS", "Bad", "Prepare", "find_rows", "group_names", "keys_of", "needed_columns", "shifted"]
+
+# Metrics of the model that are sums over rows: what each needs beside the error.
+MODEL_ROWS = {
+    "accuracy": (),
+    "ece": ("confidence",),
+    "ece_debiased": ("confidence",),
+    "brier": ("brier",),
+    "log_loss": ("log_loss",),
+}
+Rows = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Bad:
+    """Rows that cannot be used: what they hold, how many, and the first."""
+
+    what: str
+    count: int
+    row: int
+
+
+@dataclass(frozen=True)
+class Prepare:
+    """A piece of the source → columns s0 … (scores), e (error), d (loss), and those of `model`, `keys`.
+
+    `scores` are pairs (name, column); the column is None where the score is computed.
+    """
+
+    scores: tuple[tuple[str, str | None], ...]
+    error: str | None
+    loss: str | None
+    model: tuple[str, ...]
+    plan: Plan
+    options: Columns
+    cluster: str | None = None
+    group: str | None = None
+    wants_error: bool = True
+    wants_loss: bool = True
+    logits_match: bool | None = None
+    only: tuple[str, str] | None = None  # a column, and the text that it must hold
+
+    @property
+    def plain(self) -> bool:
+        """Whether columns can be taken as they are."""
+        return (
+            all(column is not None for _, column in self.scores)
+            and not self.model
+            and (not self.wants_error or self.error is not None)
+            and (not self.wants_loss or self.loss is not None)
+        )
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What to read."""
+        own = [name for name in (self.cluster, self.group, self.only and self.only[0]) if name is not None]
+        if self.plain:
+            used = [column for _, column in self.scores if column is not None]
+            wanted = ((self.wants_error, self.error), (self.wants_loss, self.loss))
+            used += [name for want, name in wanted if want and name is not None]
+        else:
+            used = self.plan.needed
+        return tuple(dict.fromkeys([*used, *own]))
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """What each prepared column is called in a message."""
+        named = {f"s{k}": column or f"score {name}" for k, (name, column) in enumerate(self.scores)}
+        return named | {"e": self.error or "error", "d": self.loss or "loss"}
+
+    def __call__(self, table: pa.Table, scores: tuple[int, ...] | None = None) -> Rows:
+        """Clean columns; of the scores only those with these numbers, where given."""
+        chosen = range(len(self.scores)) if scores is None else scores
+        if self.only is not None:
+            names, index = group_names(table.column(self.only[0]))
+            table = table.take(
+                np.flatnonzero(np.array([name == self.only[1] for name in names], dtype=np.bool_)[index])
+            )
+        rows: Rows = {}
+        if self.plain:
+            for k in chosen:
+                rows[f"s{k}"] = _numbers(table, str(self.scores[k][1]))
+            if self.wants_error and self.error is not None:
+                rows["e"] = _bits(table, self.error)
+            if self.wants_loss and self.loss is not None:
+                rows["d"] = _numbers(table, self.loss)
+        else:
+            rows = self._modelled(table, chosen)
+        if self.cluster is not None:
+            rows["k0"], rows["k1"] = keys_of(table.column(self.cluster))
+        return rows
+
+    def _modelled(self, table: pa.Table, chosen: Any) -> Rows:
+        import pyarrow as pa
+
+        n = len(table)
+        if n == 0:
+            empty = {f"s{k}": np.empty(0) for k in chosen} | {name: np.empty(0) for name in self.model}
+            empty |= {"e": np.empty(0, dtype=np.uint8)} if self.wants_error else {}
+            return empty | ({"d": np.empty(0)} if self.wants_loss else {})
+        if n == 1:  # predictions need two rows; the numbers of a row do not depend on the others
+            table = pa.concat_tables([table, table])
+        with collected():  # notes on rows of a piece would not say which rows of the source
+            rows = self._of_model(table, chosen)
+        return {name: column[:n] for name, column in rows.items()}
+
+    def _of_model(self, table: pa.Table, chosen: Any) -> Rows:
+        pred = predictions_from_arrow({name: table.column(name) for name in self.plan.needed}, self.plan, self.options)
+        if self.logits_match is not None and pred.logits is not None and pred.logits_match != self.logits_match:
+            raise InputError("The logits belong to the probabilities in some rows only. Leave one of them out.")
+        made = Table(pred)
+        rows: Rows = {f"s{k}": made.score(self.scores[k][0]) for k in chosen}
+        if self.wants_error and made.error is not None:
+            rows["e"] = made.error
+        if self.wants_loss and made.loss is not None:
+            rows["d"] = made.loss
+        for name in self.model:
+            if name == "confidence":
+                assert made.confidence is not None
+                rows[name] = made.confidence
+            else:
+                rows[name] = made.model_rows(name)
+        return rows
+
+    def missing(self, table: pa.Table) -> list[Bad]:
+        """Rows without a cluster or a group: nothing, NaN or an empty text, as in memory."""
+        found: list[Bad] = []
+        for name in (self.cluster, self.group):
+            wrong = None if name is None else _missing(_plain(name, table.column(name)))
+            if wrong is not None and wrong.any():
+                found.append(Bad(f"`{name}` has missing values", int(wrong.sum()), int(wrong.argmax())))
+        return found
+
+    def bad(self, rows: Rows) -> list[Bad]:
+        """NaN in a score, infinity or NaN in a loss, errors other than 0 and 1."""
+        found: list[Bad] = []
+        for name, column in rows.items():
+            if name[0] == "s":
+                wrong, what = np.isnan(column), "NaN or nothing"
+            elif name == "d":
+                wrong, what = ~np.isfinite(column), "NaN, infinity or nothing"
+            elif name == "e":
+                wrong, what = column > 1, "something else than 0 and 1"
+            else:
+                continue
+            if wrong.any():
+                place = int(wrong.argmax())
+                found.append(Bad(f"`{self.labels[name]}` holds {what}", int(wrong.sum()), place))
+        return found
+
+
+def _planned(
+    names: list[str], options: Columns, score: str | list[str] | None, cluster: str | None, group: str | None
+) -> tuple[Plan, Columns, list[str] | None]:
+    """The part of each column, the options with the scores that are asked for, and those."""
+    for role, name in (("cluster", cluster), ("by", group)):
+        if name is not None and name not in names:
+            raise InputError(f"There is no column `{name}` ({role}).{nearest(name, names)} Columns: {listed(names)}.")
+    asked = None if score is None else [score] if isinstance(score, str) else list(score)
+    own = [name for name in asked or [] if name in names]
+    if own:  # beside those that the pattern finds, which may be asked for by their short names
+        options = replace(options, score=tuple(dict.fromkeys([*_scores(options.score, names).values(), *own])))
+    options = replace(options, cluster=None, group=None, weight=None, id=None, soft=None)
+    return plan_columns([name for name in names if name not in (cluster, group)], options), options, asked
+
+
+def needed_columns(
+    names: list[str], options: Columns, score: str | list[str] | None, cluster: str | None, group: str | None
+) -> tuple[str, ...]:
+    """What `find_rows` looks at."""
+    plan, _, _ = _planned(names, options, score, cluster, group)
+    return tuple(dict.fromkeys([*plan.needed, *(name for name in (cluster, group) if name is not None)]))
+
+
+def shifted(error: InputError, row: int) -> str:
+    """The message about a piece of the source, with the rows counted from the start of its file."""
+    return re.sub(r"\brow (\d+)", lambda found: f"row {row + int(found[1])}", str(error))
+
+
+def find_rows(
+    names: list[str],
+    options: Columns,
+    score: str | list[str] | None,
+    metrics: list[Metric],
+    cluster: str | None,
+    group: str | None,
+    first: pa.Table,
+) -> Prepare:
+    """What to take from columns of these names; `first` are some rows of the source, to try it on."""
+    plan, options, asked = _planned(names, options, score, cluster, group)
+    chosen: list[tuple[str, str | None]] = []
+    modelled = "prob" in plan.tables or "logit" in plan.tables or bool(plan.members)
+    pred = None
+    if modelled:
+        pred = predictions_from_arrow({name: first.column(name) for name in plan.needed}, plan, options)
+        single = [part for part in [*plan.tables.values()] if len(part.columns) == 1]
+        if single and options.classes is None:
+            options = replace(options, classes=pred.classes)
+    known = dict(plan.scores)
+    computed = [] if pred is None else [n for n in score_functions.available(pred) if n not in known]
+    by_column = {column: name for name, column in plan.scores.items()}
+    for name in asked if asked is not None else [*known, *computed]:
+        if name in by_column:
+            chosen.append((by_column[name], name))
+        elif name in known:
+            chosen.append((name, known[name]))
+        elif name in computed:
+            chosen.append((name, None))
+        else:
+            there = [*by_column, *computed]
+            raise InputError(f'There is no score "{name}".{nearest(name, there)} There are: {listed(there)}.')
+    model = tuple(dict.fromkeys(need for metric in metrics for need in MODEL_ROWS.get(metric.name, ())))
+    return Prepare(
+        scores=tuple(dict.fromkeys(chosen)),
+        error=plan.single.get("error"),
+        loss=plan.single.get("loss"),
+        model=model,
+        plan=plan,
+        options=options,
+        cluster=cluster,
+        group=group,
+        logits_match=None if pred is None or pred.logits is None else pred.logits_match,
+    )
+
+
+def _numbers(table: pa.Table, name: str) -> NDArray[Any]:
+    """A column as float64 or float32; nulls become NaN."""
+    import pyarrow as pa
+
+    column = table.column(name)
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column = column.cast(kind.value_type)
+    elif pa.types.is_decimal(kind):
+        column = column.cast(pa.float64())
+    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
+        raise InputError(f"Column `{name}` holds {kind}, not numbers. Convert it first.")
+    array: NDArray[Any] = column.to_numpy()
+    if array.dtype == object:  # booleans with nulls
+        array = np.array([np.nan if value is None else float(value) for value in array])
+    if array.dtype.kind in "iu" and array.dtype.itemsize == 8 and len(array) and _largest(array) > 2**53:
+        raise InputError(f"Column `{name}` holds integers above 2⁵³, which float64 cannot tell apart. Rank them first.")
+    if array.dtype in (np.float32, np.float64):
+        return array
+    return array.astype(np.float64)
+
+
+def _largest(array: NDArray[Any]) -> int:
+    return max(-int(array.min()), int(array.max()))  # the least int64 has no absolute value of its kind
+
+
+def _bits(table: pa.Table, name: str) -> NDArray[np.uint8]:
+    """0 and 1; everything else becomes 2, which `Prepare.bad` reports."""
+    import pyarrow as pa
+
+    column = table.column(name)
+    if pa.types.is_uint8(column.type) and not column.null_count:
+        raw: NDArray[np.uint8] = column.to_numpy()
+        return raw
+    if pa.types.is_boolean(column.type) and not column.null_count:
+        return column.to_numpy().astype(np.uint8)
+    error = _numbers(table, name)
+    bits: NDArray[np.uint8] = np.where(error == 1, 1, np.where(error == 0, 0, 2)).astype(np.uint8)
+    return bits
+
+
+def _missing(column: pa.ChunkedArray) -> NDArray[np.bool_] | None:
+    """Which values are missing; None where none can be."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if column.null_count:
+        wrong = column.is_null(nan_is_null=True)
+        if _is_text(column.type):
+            wrong = pc.or_(wrong, pc.fill_null(pc.equal(column, pa.scalar("", type=column.type)), False))
+    elif pa.types.is_floating(column.type):
+        wrong = pc.is_nan(column)
+    elif _is_text(column.type):
+        wrong = pc.equal(column, pa.scalar("", type=column.type))
+    else:
+        return None
+    mask: NDArray[np.bool_] = wrong.to_numpy()
+    return mask
+
+
+def group_names(column: pa.ChunkedArray) -> tuple[list[str], NDArray[np.int64]]:
+    """Distinct groups as texts, the same as in memory, and which of them each row holds."""
+    encoded = _encoded(_plain("by", column))
+    values = encoded.dictionary.to_numpy(zero_copy_only=False)
+    names = [str(value) for value in (values.astype(np.str_) if values.dtype.kind in "UTO" else values)]
+    index = encoded.indices.to_numpy().astype(np.int64)
+    if len(set(names)) < len(names):  # texts that end in \0
+        distinct, place = np.unique(names, return_inverse=True)
+        names, index = distinct.tolist(), place[index]
+    return names, index
+
+
+def _encoded(column: pa.ChunkedArray) -> Any:
+    """A dictionary array."""
+    import pyarrow as pa
+
+    whole = column.combine_chunks()
+    return (whole.combine_chunks() if isinstance(whole, pa.ChunkedArray) else whole).dictionary_encode()
+
+
+def keys_of(column: pa.ChunkedArray) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """128 bits that tell the values of a column apart: an integer itself, else a digest of the text."""
+    import pyarrow as pa
+
+    if pa.types.is_integer(column.type) and not pa.types.is_uint64(column.type):
+        first = column.to_numpy().astype(np.int64)
+        return first, np.zeros(len(first), dtype=np.int64)
+    encoded = _encoded(_plain("cluster", column))
+    texts = encoded.dictionary.to_pylist()
+    digests = b"".join(hashlib.blake2b(str(text).encode(), digest_size=16).digest() for text in texts)
+    both = np.frombuffer(digests, dtype=np.int64).reshape(-1, 2)[encoded.indices.to_numpy()]
+    return both[:, 0].copy(), both[:, 1].copy()

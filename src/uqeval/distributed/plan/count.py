@@ -1,0 +1,188 @@
+"""Pass 1: how many rows fall where, what is wrong with them, and the sums behind the model's own metrics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from uqeval._check import Float, Int
+from uqeval._errors import InputError
+from uqeval.distributed.engines.protocol import Place, State
+from uqeval.distributed.plan.columns import Bad, Prepare, Rows, group_names, shifted
+from uqeval.distributed.plan.edges import Axis
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["CLUSTER_BUCKETS", "ECE_BINS", "MOST_GROUPS", "Count", "Draw", "cluster_bucket", "merge"]
+
+CLUSTER_BUCKETS = 4096  # that are counted; as few as will do are shuffled
+ECE_BINS = 15
+_SUB = 273  # cells inside a bin of confidence: 15 × 273 = 4,095 for the test of calibration
+MOST_GROUPS = 10_000
+
+
+def cluster_bucket(k0: Int, k1: Int) -> Int:
+    """A bucket for each cluster, spread by multiplying with odd constants."""
+    mixed = (k0.view(np.uint64) ^ (k1.view(np.uint64) >> np.uint64(7))) * np.uint64(0x9E3779B97F4A7C15)
+    return (mixed >> np.uint64(52)).astype(np.int64)  # 12 bits: CLUSTER_BUCKETS
+
+
+@dataclass(frozen=True)
+class Draw:
+    """For the sample: the prepared numbers of some rows."""
+
+    prepare: Prepare
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.prepare.columns
+
+    def __call__(self, table: pa.Table) -> pa.Table:
+        import pyarrow as pa
+
+        bare = replace(self.prepare, cluster=None)
+        try:
+            rows = bare(table)
+        except InputError:  # counting says which row of which file it is
+            rows = bare(table.slice(0, 0))
+        return pa.table({name: x.astype(np.float64) for name, x in rows.items() if name[0] in "sd"})
+
+
+@dataclass(frozen=True)
+class Count:
+    """Rows by score code, loss code and error; row counts by cluster bucket and group; sums for the model's metrics."""
+
+    prepare: Prepare
+    scores: tuple[Axis, ...]
+    loss: Axis
+    parts: tuple[str, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.prepare.columns
+
+    def __call__(self, table: pa.Table, place: Place) -> State:
+        name = self.parts[place.part]
+        try:
+            missing = self.prepare.missing(table)
+            if missing:
+                return {"rows": len(table), "bad": _placed(missing, place)}
+            rows = self.prepare(table)
+        except InputError as error:
+            raise InputError(f"{name}: {shifted(error, place.row)}") from None
+        bad = _placed(self.prepare.bad(rows), place)
+        n = len(next(iter(rows.values())))  # of one group only, where the rows are narrowed to it
+        state: State = {"rows": n, "bad": bad}
+        if bad:
+            return state
+        bits = rows.get("e")
+        e = np.zeros(n, dtype=np.int64) if bits is None else bits.astype(np.int64)
+        state["wrong"] = int(e.sum())
+        cd = self.loss.codes(rows["d"]).astype(np.int64) if "d" in rows else 0
+        n_loss = self.loss.n_codes
+        low, high, infinite = [], [], []
+        for k, axis in enumerate(self.scores):
+            s = rows[f"s{k}"]
+            cell = axis.codes(s).astype(np.int64)
+            cell *= n_loss
+            cell += cd
+            cell <<= 1
+            cell += e
+            state[f"cells{k}"] = np.bincount(cell, minlength=axis.n_codes * n_loss * 2)
+            low.append(float(s.min(initial=np.inf)))
+            high.append(float(s.max(initial=-np.inf)))
+            infinite.append(int(np.isinf(s).sum()))
+        state |= {"low": np.array(low), "high": np.array(high), "infinite": np.array(infinite, dtype=np.int64)}
+        self._model(state, rows, e)
+        if self.prepare.cluster is not None:
+            state["clusters"] = np.bincount(cluster_bucket(rows["k0"], rows["k1"]), minlength=CLUSTER_BUCKETS)
+        if self.prepare.group is not None:
+            state["groups"] = _count_groups(table.column(self.prepare.group))
+        return state
+
+    def _model(self, state: State, rows: Rows, e: Int) -> None:
+        for name in ("brier", "log_loss"):
+            if name in rows:
+                x = rows[name]
+                state[f"{name}_infinite"] = int(np.isinf(x).sum())
+                state[name] = _moments(x[np.isfinite(x)], np.zeros(int(np.isfinite(x).sum()), dtype=np.int64), 1)
+        if "confidence" in rows:
+            c = rows["confidence"]
+            bins = np.searchsorted(np.arange(1, ECE_BINS) / ECE_BINS, c, side="left")
+            gap: Float = 1.0 - e.astype(np.float64) - c
+            state["ece"] = _moments(gap, bins, ECE_BINS)
+            sub = np.clip(((c * ECE_BINS - bins) * _SUB).astype(np.int64), 0, _SUB - 1) + bins * _SUB
+            state["confidence"] = np.stack(
+                [np.bincount(sub, minlength=ECE_BINS * _SUB), np.bincount(sub, weights=c, minlength=ECE_BINS * _SUB)]
+            )
+
+
+def _placed(bad: list[Bad], place: Place) -> list[list[Any]]:
+    return [[b.what, b.count, place.part, place.row + b.row] for b in bad]
+
+
+def _count_groups(column: pa.ChunkedArray) -> dict[str, int]:
+    names, index = group_names(column)
+    groups = dict(zip(names, np.bincount(index, minlength=len(names)).tolist(), strict=True))
+    if len(groups) > MOST_GROUPS:
+        raise InputError(f"There are more than {MOST_GROUPS:,} groups in a piece of the data. Choose a coarser column.")
+    return groups
+
+
+def _moments(x: Float, part: Int, parts: int) -> Float:
+    """(parts, 3): count, mean, sum of squared distances to the mean."""
+    count = np.bincount(part, minlength=parts).astype(np.float64)
+    mean = np.bincount(part, weights=x, minlength=parts) / np.maximum(count, 1)
+    squares = np.bincount(part, weights=(x - mean[part]) ** 2, minlength=parts)
+    return np.stack([count, mean, squares], axis=1)
+
+
+def _join_moments(a: Float, b: Float) -> Float:
+    """Chan's update: no digits are lost where means are far from 0."""
+    count = a[:, 0] + b[:, 0]
+    share = b[:, 0] / np.maximum(count, 1)
+    gap = b[:, 1] - a[:, 1]
+    return np.stack([count, a[:, 1] + gap * share, a[:, 2] + b[:, 2] + gap * gap * a[:, 0] * share], axis=1)
+
+
+_SUMS = ("rows", "wrong", "brier_infinite", "log_loss_infinite", "infinite", "clusters", "confidence")
+
+
+def merge(a: State, b: State) -> State:
+    """Two counts of different rows as one."""
+    found: dict[str, Any] = {"bad": [*a["bad"], *b["bad"]], "rows": a["rows"] + b["rows"]}
+    if found["bad"]:
+        found["bad"] = _shortest(found["bad"])
+        return found
+    for name in a:
+        if name in _SUMS or name.startswith("cells"):
+            found[name] = a[name] + b[name]
+        elif name == "low":
+            found[name] = np.minimum(a[name], b[name])
+        elif name == "high":
+            found[name] = np.maximum(a[name], b[name])
+        elif name in ("brier", "log_loss", "ece"):
+            found[name] = _join_moments(a[name], b[name])
+        elif name == "groups":
+            groups = dict(a[name])
+            for group, count in b[name].items():
+                groups[group] = groups.get(group, 0) + count
+            if len(groups) > MOST_GROUPS:
+                raise InputError(f"There are more than {MOST_GROUPS:,} groups. Choose a coarser column.")
+            found[name] = groups
+    return found
+
+
+def _shortest(bad: list[list[Any]]) -> list[list[Any]]:
+    """One entry for each thing that is wrong: how often, and its first place."""
+    found: dict[str, list[Any]] = {}
+    for what, count, part, row in bad:
+        if what not in found:
+            found[what] = [what, count, part, row]
+        else:
+            first = min((part, row), tuple(found[what][2:]))
+            found[what] = [what, found[what][1] + count, *first]
+    return list(found.values())

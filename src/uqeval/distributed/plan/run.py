@@ -1,0 +1,370 @@
+"""The exact algorithm, for any engine: sample, count, shuffle by score bin, shuffle by loss bin.
+
+Pass 0 samples rows and chooses edges. Pass 1 counts rows by score bin, loss bin and error. Shuffle 1 finishes score
+bins, shuffle 2 loss bins (`stages`). Every bin must come back exactly once with exactly the rows that were counted.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from uqeval._check import nearest
+from uqeval._errors import InputError, notify
+from uqeval.distributed.engines.protocol import Engine, Folded, Input, Place, Shuffled, State
+from uqeval.distributed.plan.columns import MODEL_ROWS, Prepare, find_rows
+from uqeval.distributed.plan.count import Count, Draw, merge
+from uqeval.distributed.plan.edges import Axis, Grid, choose_edges, split_edges
+from uqeval.distributed.plan.estimates import AREAS
+from uqeval.distributed.plan.first_look import Look
+from uqeval.distributed.plan.stages import FinishLoss, FinishScore, RouteLoss, RouteScore, RowsChanged
+from uqeval.distributed.plan.tallies import (
+    ScoreSums,
+    add_point_pairs,
+    add_sizes,
+    check_buckets,
+    point_values,
+    sum_score,
+)
+from uqeval.distributed.result import Summary, Timed
+from uqeval.evaluation.table import Table
+from uqeval.inputs.columns import Columns, listed
+from uqeval.inputs.frame import predictions_from_arrow
+from uqeval.metrics.registry import REGISTRY, Metric, get_metric
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["SUPPORTED", "Request", "Run"]
+
+RANKED = ("uq_auc", "uq_c_index", *AREAS)
+SUPPORTED = (*RANKED, *MODEL_ROWS)
+_SAMPLE = 200_000
+_ROUNDS = 3  # of cutting bins that are too large
+_MOST_BINS = 1024  # of an axis, from the sample
+_MOST_EDGES = 4096  # the grid grows with their square
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked for; `bins` and `edges` (score by score, the loss last) only for tests of the balance."""
+
+    score: str | list[str] | None = None
+    metrics: list[str] | None = None
+    columns: Columns = field(default_factory=Columns)
+    cluster: str | None = None
+    group: str | None = None
+    bins: int | None = None
+    edges: list[Any] | None = None
+
+
+@dataclass(frozen=True)
+class _Thin:
+    """Every so-many-th row of the intervals that are too large: (column, code, step)."""
+
+    prepare: Prepare
+    axes: dict[str, Axis]
+    wanted: tuple[tuple[str, int, int], ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.prepare.columns
+
+    def __call__(self, table: pa.Table, place: Place) -> State:
+        rows = self.prepare(table)
+        state: State = {}
+        for name, code, step in self.wanted:
+            inside = rows[name][self.axes[name].codes(rows[name]) == code]
+            state[f"{name} {code}"] = inside[:: max(1, step)].astype(np.float64)
+        return state
+
+
+def _join_thin(a: State, b: State) -> State:
+    return {name: np.concatenate([a[name], b[name]]) for name in a}
+
+
+class Run:
+    """One run of the plan on one engine: prepared columns, edges, counts; then scores one by one."""
+
+    def __init__(self, engine: Engine, request: Request) -> None:
+        self.engine, self.request = engine, request
+        self.parts = engine.parts()
+        self.summary = Summary(engine.name, parts=len(self.parts))
+        self.metrics, self.prepare = self._prepare()
+        self.names = [name for name, _ in self.prepare.scores]
+        self.rows: list[int] | None = None
+        self._start()
+        if self.n < 2:
+            raise InputError(f"There {'is 1 row' if self.n else 'are no rows'}. Ranking needs at least 2.")
+
+    def _start(self) -> None:
+        with self.timed("sample"):
+            self.axes = self._edges()
+        self.summary.sampled_rows = int(getattr(self.engine, "sampled_rows", 0))
+        self.state = self._count()
+        self.n = int(self.state["rows"])
+
+    def narrowed(self, group: str) -> Run:
+        """The same on the rows of one group, with edges and counts of their own."""
+        found = copy.copy(self)
+        assert self.prepare.group is not None
+        found.prepare = replace(self.prepare, group=None, only=(self.prepare.group, group))
+        found._start()
+        return found
+
+    def timed(self, stage: str) -> Any:
+        return Timed(self.summary, stage)
+
+    # ---- what is asked for ----
+
+    def _prepare(self) -> tuple[list[Metric], Prepare]:
+        request, names = self.request, list(self.engine.schema().names)
+        given = request.metrics
+        chosen = None if given is None else list(dict.fromkeys(map(get_metric, given)))
+        for metric in chosen or []:
+            if metric.name not in SUPPORTED:
+                raise InputError(
+                    f"{metric.name} cannot be computed piece by piece.{nearest(metric.name, SUPPORTED)} "
+                    f"Engines know {', '.join(SUPPORTED)}; uqeval.evaluate does the rest in memory."
+                )
+        if chosen == []:
+            raise InputError(f"`metrics` is empty. Leave it out for all, or pick from {', '.join(SUPPORTED)}.")
+        weight = request.columns.weight
+        if weight is not None and weight in names:
+            raise InputError(
+                f"There is a column of weights (`{weight}`), which the engines do not know. Pass weight=None to ignore "
+                f"it, or use uqeval.evaluate on data that fits in memory."
+            )
+        look = Look(self.engine, names, request.columns, request.score, request.cluster, request.group)
+        first = look.rows()
+        try:
+            return self._planned(chosen, names, first)
+        except InputError as error:
+            raise look.located(error) from None
+
+    def _planned(self, chosen: list[Metric] | None, names: list[str], first: pa.Table) -> tuple[list[Metric], Prepare]:
+        request = self.request
+        found = find_rows(names, request.columns, request.score, chosen or [], request.cluster, request.group, first)
+        if not found.scores:
+            raise InputError("No score to evaluate. Name score columns, or give probabilities or logits.")
+        can = self._can(found, first)
+        if chosen is None:
+            chosen = [REGISTRY[name] for name in SUPPORTED if can[name]]
+            if not any(metric.uses_score for metric in chosen):
+                raise InputError("No metric can rank a score here. Give `error` or `loss`, or label and prob_*.")
+            if not can["aurc"]:
+                notify("no 0/1 errors: AURC and its relatives are left out (uqeval.evaluate takes them of a loss)")
+            found = find_rows(names, request.columns, request.score, chosen, request.cluster, request.group, first)
+        for metric in chosen:
+            if not can[metric.name]:
+                raise InputError(
+                    f"{metric.name} needs {', '.join(metric.needs)}, which the columns ({listed(names)}) do not give."
+                )
+        asked = {metric.name for metric in chosen}
+        return chosen, replace(found, wants_error=can["accuracy"], wants_loss="uq_c_index" in asked)
+
+    @staticmethod
+    def _can(found: Prepare, first: pa.Table) -> dict[str, bool]:
+        """Which metrics the columns allow. Unlike in memory, AURC and relatives need errors, not a loss."""
+        modelled = any(part in found.plan.tables for part in ("prob", "logit")) or bool(found.plan.members)
+        if not modelled:
+            have = {"error": found.error is not None, "loss": found.loss is not None, "score": True}
+            return {name: all(have.get(need, False) for need in REGISTRY[name].needs) for name in SUPPORTED}
+        columns = {name: first.column(name) for name in found.plan.needed}
+        table = Table(predictions_from_arrow(columns, found.plan, found.options))
+        can = {name: table.missing(REGISTRY[name]) == () for name in SUPPORTED}
+        return {
+            name: ok and ("error" not in REGISTRY[name].needs or table.error is not None) for name, ok in can.items()
+        }
+
+    # ---- pass 0 and 1 ----
+
+    def _edges(self) -> dict[str, Axis]:
+        columns = [f"s{k}" for k in range(len(self.names))] + ["d"] * self.prepare.wants_loss
+        if self.request.edges is not None:
+            given = [np.unique(np.asarray(edges, dtype=np.float64) + 0.0) for edges in self.request.edges]
+            return {name: Axis(edges) for name, edges in zip(columns, given, strict=False)}
+        sample = self.engine.sample(Draw(self.prepare), _SAMPLE)
+        axes = {}
+        for name in columns:
+            values = sample.column(name).to_numpy()
+            axes[name] = choose_edges(values[~np.isnan(values)], self._bins(len(sample)))
+        return axes
+
+    def _bins(self, sampled: int) -> int:
+        """Enough for bins that a task holds, few enough for the grid: 2·(2B + 1)² counts a score."""
+        if self.request.bins is not None:
+            return self.request.bins
+        known = [part.rows for part in self.parts if part.rows is not None]
+        n = sum(known)
+        if len(known) < len(self.parts):  # a short sample is the whole source
+            n = sampled if sampled < _SAMPLE // 2 else 10**8
+        usual = min(256, max(1, n // 20_000))
+        room = int(getattr(self.engine, "grid_bytes", 1 << 28)) // (16 * len(self.names))
+        most = max(16, min(_MOST_BINS, (math.isqrt(room) - 1) // 2))
+        return min(most, max(usual, -(-3 * n // (2 * self.task_rows))))
+
+    @property
+    def task_rows(self) -> int:
+        """Small tasks balance better; with very many rows they grow, as far as memory allows."""
+        rows = sum(part.rows or 0 for part in self.parts)
+        return min(max(1 << 22, -(-3 * rows // (2 * _MOST_BINS))), int(getattr(self.engine, "task_rows", 1 << 22)))
+
+    def _count(self) -> State:
+        for attempt in range(_ROUNDS + 1):
+            with self.timed("count"):
+                loss = self.axes.get("d", Axis(np.empty(0)))
+                axes = tuple(self.axes[f"s{k}"] for k in range(len(self.names)))
+                counted = Count(self.prepare, axes, loss, tuple(part.name for part in self.parts))
+                folded = self.engine.fold("count", counted, merge)
+            self._check_parts(folded.rows)
+            self._check_bad(folded)
+            self.grids = [
+                Grid(axis, loss, folded.state[f"cells{k}"].reshape(axis.n_codes, loss.n_codes, 2))
+                for k, axis in enumerate(axes)
+            ]
+            wide = self._too_wide()
+            if not wide or self.request.edges is not None:
+                return folded.state
+            if attempt < _ROUNDS:
+                self._refine(wide)
+            if attempt == _ROUNDS or max(len(axis.edges) for axis in self.axes.values()) > _MOST_EDGES:
+                break
+        name, _, rows = max(wide, key=lambda item: item[2])
+        if rows > self.task_rows:
+            raise InputError(
+                f"{rows:,} rows of {self.prepare.labels[name]} fall between two neighbouring edges, but a task holds "
+                f"{self.task_rows:,}. Raise memory_limit."
+            )
+        return folded.state
+
+    def _too_wide(self) -> list[tuple[str, int, int]]:
+        """Intervals that no task can hold, or that would keep all others waiting: (column, code, rows)."""
+        found = []
+        for name, axis in self.axes.items():
+            counts = self.grids[0].by_loss if name == "d" else self.grids[int(name[1:])].by_score.sum(axis=1)
+            fair = 8 * counts.sum() / (len(axis.edges) + 1)
+            most = min(self.task_rows, max(fair, 200_000))
+            found += [(name, int(code), int(counts[code])) for code in np.flatnonzero(counts > most) if code % 2 == 0]
+        return found
+
+    def _refine(self, wide: list[tuple[str, int, int]]) -> None:
+        """Cuts the intervals that are too large, by rows from all over the source."""
+        with self.timed("refine"):
+            wanted = tuple((name, code, rows // 20_000) for name, code, rows in wide)
+            folded = self.engine.fold("refine", _Thin(self.prepare, self.axes, wanted), _join_thin)
+            self._check_parts(folded.rows)
+            axes = dict(self.axes)
+            for name, code, rows in wide:
+                counts = self.axes[name]
+                fair = max(1, min(self.task_rows // 2, self.summary.rows // 256 or 100_000))
+                pieces = min(256, -(-rows // fair) + 1)
+                cut = split_edges(counts, folded.state[f"{name} {code}"], code, pieces)
+                axes[name] = Axis(np.unique(np.concatenate([axes[name].edges, cut.edges])))
+            self.axes = axes
+
+    def _check_parts(self, rows: list[int] | None) -> None:
+        if rows is None:
+            return
+        self.summary.passes += 1
+        expected = [part.rows for part in self.parts] if self.rows is None else self.rows
+        for part, found, before in zip(self.parts, rows, expected, strict=True):
+            if before is not None and found != before:
+                raise RowsChanged(
+                    f"{part.name}: {found:,} rows were read, but {before:,} were there before. "
+                    f"The data changed while it was read; no result is given."
+                )
+        self.rows = list(rows)
+        self.summary.rows = sum(rows)
+
+    def _check_bad(self, folded: Folded) -> None:
+        if not folded.state["bad"]:
+            return
+        what, count, part, row = folded.state["bad"][0]
+        raise InputError(
+            f"{what} in {count:,} row{'s' * (count > 1)}, first in {self.parts[part].name}, row {row}. "
+            f"Drop or mend those rows."
+        )
+
+    # ---- shuffles ----
+
+    def shuffle(self, stage: str, inputs: list[Input], buckets: int, finish: Any) -> Shuffled:
+        """One shuffle, counted and checked against the parts."""
+        with self.timed(stage):
+            done = self.engine.shuffle(stage, inputs, buckets, finish)
+        self._check_parts(done.rows)
+        self.summary.shuffles += 1
+        self.summary.moved_rows += done.moved_rows
+        self.summary.moved_bytes += done.moved_bytes
+        self.summary.largest_task = max(self.summary.largest_task, done.largest)
+        return done
+
+    def release(self, carried: Any) -> None:
+        """Frees rows that no later shuffle needs."""
+        if carried is not None:
+            self.engine.release(carried)
+
+    def constant(self, k: int) -> bool:
+        return bool(self.state["low"][k] == self.state["high"][k])
+
+    def score(self, k: int) -> ScoreSums:
+        """Sums of score `k`: two shuffles of the rows that lie in intervals."""
+        grid, prepare = self.grids[k], self.prepare
+        ranks, pairs = prepare.wants_error, prepare.wants_loss
+        loss = grid.loss if pairs else None
+        done = self.shuffle(
+            f"score {self.names[k]}",
+            [Input(RouteScore(prepare, k, grid.score, loss, grid.small, self.moved(k)))],
+            len(grid.score.edges) + 1,
+            self.finish_score(k, (f"s{k}", "d", "cd", f"x{k}") if pairs else ()),
+        )
+        counts = grid.by_score.sum(axis=1)
+        check_buckets("Bin of the score", done.states, counts, int(counts[grid.small].sum()))
+        sums = sum_score(grid, done.states, self.constant(k), ranks)
+        if not pairs:
+            self.release(done.carried)
+            return sums
+        keep = (f"s{k}", "d", f"x{k}")
+        inputs = [Input(RouteLoss(None, k, None, None, grid.loss, None, keep), done.carried)]
+        stayed = ~grid.small
+        stayed[::2] = False
+        if grid.rows[stayed][:, ::2].any():  # rows of large point bins whose loss lies in an interval
+            inputs.append(Input(RouteLoss(prepare, k, grid.score, stayed, grid.loss, grid.at_point, keep)))
+        last = self.shuffle(f"loss, {self.names[k]}", inputs, len(grid.loss.edges) + 1, FinishLoss((k,), grid.by_loss))
+        self.release(done.carried)
+        self.release(last.carried)
+        check_buckets("Bin of the loss", last.states, grid.by_loss)
+        for state in last.states:
+            add_sizes(sums.sizes, state.get(f"sizes{k}", []))
+        add_point_pairs(sums, grid)
+        if sum(rows for rows, _, _ in sums.sizes.values()) != self.n:
+            raise RowsChanged("Rows were lost between the two shuffles. No result is given.")
+        return sums
+
+    def moved(self, k: int) -> tuple[str, ...]:
+        """Columns of the first shuffle."""
+        prepare = self.prepare
+        return (f"s{k}", *(["e"] * prepare.wants_error), *(["d", "cd"] * prepare.wants_loss))
+
+    def finish_score(self, k: int, carry: tuple[str, ...], every: bool = False) -> FinishScore:
+        """The finish of score bins; `every` row is carried where clusters or a comparison need it."""
+        grid, pairs, ranks = self.grids[k], self.prepare.wants_loss, self.prepare.wants_error
+        credit, own = point_values(grid) if ranks and every else (None, None)
+        return FinishScore(
+            k,
+            grid.score,
+            grid.by_score,
+            grid.before,
+            ranks,
+            at_point=grid.at_point if pairs else None,
+            across=grid.across if pairs else None,
+            by_loss=grid.by_loss if pairs else None,
+            credit=credit,
+            own=own,
+            every=every,
+            carry=carry,
+        )

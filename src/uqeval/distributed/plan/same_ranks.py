@@ -1,0 +1,81 @@
+"""Do two scores rank all rows alike, ties included? One shuffle by the bins of the first.
+
+Inside an interval of the first score the ranks are compared; from interval to interval the second score must rise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from uqeval.distributed.engines.protocol import Finished, Input, State
+from uqeval.distributed.plan.edges import Axis
+from uqeval.distributed.plan.run import Run
+from uqeval.distributed.plan.stages import RouteScore, changed, columns_of
+from uqeval.inference.paired import rank_alike
+from uqeval.inference.sample import Sample
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["FinishAlike", "rank_alike_with"]
+
+
+@dataclass(frozen=True)
+class FinishAlike:
+    """Rows of an interval, and riders: by code of score `k`, the lowest and highest of each other score."""
+
+    k: int
+    others: tuple[int, ...]
+    axis: Axis
+
+    def __call__(self, bucket: int, table: pa.Table) -> Finished:
+        rows = {name: column.astype(np.float64) for name, column in columns_of(table).items()}
+        s = rows[f"s{self.k}"]
+        codes = self.axis.codes(s)
+        inside = codes == 2 * bucket
+        order = np.argsort(codes, kind="stable")
+        first = np.flatnonzero(np.diff(codes[order].astype(np.int64), prepend=-1))
+        state: State = {"bucket": bucket, "rows": len(s), "codes": codes[order][first]}
+        for other in self.others:
+            x = rows[f"s{other}"]
+            target = np.zeros(int(inside.sum()))
+            state[f"alike{other}"] = not len(target) or rank_alike(
+                Sample(np.ascontiguousarray(s[inside]), target), Sample(np.ascontiguousarray(x[inside]), target)
+            )
+            state[f"range{other}"] = np.stack([f.reduceat(x[order], first) for f in (np.minimum, np.maximum)], axis=1)
+        return Finished(state)
+
+
+def rank_alike_with(run: Run, k: int, others: list[int]) -> list[bool]:
+    """Whether each of the other scores of a run ranks all rows as score `k` does."""
+    axis = run.grids[k].score
+    keep = tuple(f"s{j}" for j in (k, *dict.fromkeys(others)))
+    rides = np.ones(axis.n_codes, dtype=np.bool_)
+    done = run.shuffle(
+        f"ranks, {run.names[k]}",
+        [Input(RouteScore(run.prepare, k, axis, None, rides, keep))],
+        len(axis.edges) + 1,
+        FinishAlike(k, tuple(dict.fromkeys(others)), axis),
+    )
+    run.release(done.carried)
+    if (rows := sum(int(state["rows"]) for state in done.states)) != run.n:
+        raise changed("The ranks", rows, run.n)
+    return [_rises(done.states, other) for other in others]
+
+
+def _rises(states: list[State], other: int) -> bool:
+    """One value in each point bin, and more from bin to bin."""
+    spans: dict[int, tuple[float, float]] = {}
+    for state in states:
+        if not state[f"alike{other}"]:
+            return False
+        for code, (low, high) in zip(state["codes"].tolist(), state[f"range{other}"].tolist(), strict=True):
+            before = spans.get(code, (low, high))
+            spans[code] = (min(before[0], low), max(before[1], high))
+    found = [spans[code] for code in sorted(spans)]
+    flat = all(spans[code][0] == spans[code][1] for code in spans if code % 2)
+    return flat and all(a[1] < b[0] for a, b in pairwise(found))

@@ -1,0 +1,1 @@
+"""The paper's studies on data that people labelled."""

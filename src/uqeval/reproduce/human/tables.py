@@ -1,0 +1,273 @@
+"""Tables over the models of a study on real data: correlations by score and by accuracy, families, comparisons."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from uqeval._errors import collected
+from uqeval.evaluation.compare import compare
+from uqeval.inference.correlations import compare_correlations, pearson
+from uqeval.inputs import Predictions
+from uqeval.reproduce.human.judging import FIRST_ORDER, Reference, read_rows
+from uqeval.reproduce.logits.file import Prediction
+from uqeval.reproduce.study import METRICS, TITLES, TRUTHS, correlate
+
+__all__ = [
+    "FLOORS",
+    "MAIN",
+    "by_score",
+    "cell",
+    "comparisons",
+    "correlate_known",
+    "families",
+    "floors",
+    "known_rows",
+    "main_rows",
+    "one_vs_rest",
+    "pattern",
+    "pick",
+    "preferences",
+    "undefined",
+]
+
+MAIN = ("uq_auc", "uq_c_index")
+FLOORS = (0.5, 0.7)  # accuracies above which the table shows the correlations again
+_FEWEST = 4  # models that Fisher's interval needs
+_ENOUGH = 8  # models for a correlation above some accuracy: with fewer it is all noise
+_BEST = 4  # models that are compared with each other
+
+Row = dict[str, Any]
+
+
+def pick(rows: Iterable[Row], metric: str, truth: str) -> Row | None:
+    """The row of this metric and truth."""
+    return next((row for row in rows if (row["metric"], row["truth"]) == (metric, truth)), None)
+
+
+def cell(row: Row | None) -> str:
+    """r and its interval in percent."""
+    if row is None or row["r"] is None or math.isnan(row["r"]):
+        return "–"
+    text = f"{_percent(row['r'])}%"
+    if not math.isnan(row["low"]):
+        text += f" ({_percent(row['low'])} to {_percent(row['high'])})"
+    return text
+
+
+def _percent(r: float) -> str:
+    """Two digits; more where they would round to ±100."""
+    text = f"{100 * r:.2f}"
+    if text.lstrip("-") == "100.00" and abs(r) < 1:
+        text = f"{100 * r:.4f}"
+    return text.replace("-", "−")
+
+
+def main_rows(models: Sequence[Row], floor: float = 0.0, score: str = "entropy") -> list[Row]:
+    """The paper's choice: the entropy of single models; those at least this accurate."""
+    return [row for row in models if row["kind"] == "single" and row["score"] == score and row["accuracy"] >= floor]
+
+
+def known_rows(rows: Sequence[Row], names: Mapping[str, str] | None = None) -> list[Row]:
+    """Those in which both metrics and both truths have a value, so that all four correlations are over the same models.
+
+    `names` says which columns to take for the metrics.
+    """
+    columns = [*((names or {}).get(metric, metric) for metric in MAIN), *TRUTHS]
+    return [row for row in rows if all(row[key] is not None and math.isfinite(row[key]) for key in columns)]
+
+
+def undefined(rows: Sequence[Row]) -> list[Row]:
+    """The models that `known_rows` leaves out, and why."""
+    found = []
+    for row in rows:
+        bad = [TITLES[key] for key in (*MAIN, *TRUTHS) if row[key] is None or not math.isfinite(row[key])]
+        if bad:
+            cause = {1.0: "it makes no error", 0.0: "it is always wrong"}.get(
+                row["accuracy"], "there is nothing to rank"
+            )
+            words = f"{' and '.join(bad)} {'is' if len(bad) == 1 else 'are'} undefined: {cause}"
+            found.append({"model": row["model"], "reason": words})
+    return found
+
+
+def correlate_known(rows: Sequence[Row], level: float) -> tuple[list[Row], list[Row]]:
+    """`study.correlate` over `known_rows`, and rows without values where they are too few."""
+    rows = known_rows(rows)
+    if len(rows) >= _FEWEST:
+        with collected():
+            return correlate(rows, [None], level)
+    empty = {"r": math.nan, "low": math.nan, "high": math.nan, "n": len(rows), "draw": None}
+    return [{"metric": metric, "truth": truth} | empty for truth in TRUTHS for metric in METRICS], []
+
+
+def _four(rows: Sequence[Row], level: float, names: Mapping[str, str] | None = None) -> list[Row]:
+    """UQ-AUC and UQ-C-index with both truths, over the same models; `names` says which columns to take for them."""
+    found = []
+    rows = known_rows(rows, names)
+    for metric in MAIN:
+        column = (names or {}).get(metric, metric)
+        for truth in TRUTHS:
+            pairs = np.array([(row[column], row[truth]) for row in rows], dtype=np.float64).reshape(-1, 2)
+            r = low = high = math.nan
+            if len(pairs) >= _FEWEST:
+                with collected():
+                    value = pearson(pairs[:, 0], pairs[:, 1], method="fisher", level=level)
+                r, low, high = value.value, value.low, value.high
+            found.append({"metric": metric, "truth": truth, "r": r, "low": low, "high": high, "n": len(pairs)})
+    return found
+
+
+def by_score(models: Sequence[Row], floor: float, level: float) -> list[Row]:
+    """The four correlations for every score that at least four models have; single models and others by themselves."""
+    groups: dict[str, list[Row]] = {}
+    for row in models:
+        if row["accuracy"] >= floor:
+            of_mean = row["kind"] != "single" and row["score"] in FIRST_ORDER
+            groups.setdefault(row["score"] + "_of_the_mean" * of_mean, []).append(row)
+    return [
+        {"score": score} | row
+        for score, rows in groups.items()
+        if len(known_rows(rows)) >= _FEWEST
+        for row in _four(rows, level)
+    ]
+
+
+def floors(models: Sequence[Row], floor: float, level: float) -> list[Row]:
+    """The four correlations over the models above an accuracy, for rising accuracies."""
+    rows = known_rows(main_rows(models, floor))
+    steps = sorted({round(0.05 * k, 2) for k in range(20)} | set(FLOORS))
+    found: list[Row] = []
+    before = 0
+    for step in steps:
+        kept = [row for row in rows if row["accuracy"] > step]
+        if len(kept) < (_FEWEST if step == 0 else _ENOUGH):
+            break
+        if len(kept) != before or step in FLOORS:  # a step that leaves nobody out tells nothing
+            found += [{"accuracy": step} | row for row in _four(kept, level)]
+        before = len(kept)
+    return found
+
+
+def families(rows: Sequence[Row], level: float) -> list[Row]:
+    """The same correlations with intervals that take the families, not the models, as independent."""
+    rows = known_rows(rows)
+    groups = [row["family"] for row in rows]
+    if len(rows) < _FEWEST or len(set(groups)) < 2:
+        return []
+    found = []
+    for metric in MAIN:
+        for truth in TRUTHS:
+            x, y = (np.array([row[key] for row in rows], dtype=np.float64) for key in (metric, truth))
+            with collected():
+                value = pearson(x, y, groups=np.array(groups), level=level)
+            found.append(
+                {"metric": metric, "truth": truth, "r": value.value, "low": value.low, "high": value.high}
+                | {"n": len(rows), "families": len(set(groups))}
+            )
+    return found
+
+
+def one_vs_rest(rows: Sequence[Row], level: float) -> list[Row]:
+    """The four correlations with both metrics one versus rest, averaged over classes."""
+    names = {"uq_auc": "uq_auc_ovr", "uq_c_index": "uq_c_index_ovr"}
+    return _four(rows, level, names) if known_rows(rows, names) else []
+
+
+def preferences(rows: Sequence[Row], level: float) -> list[Row]:
+    """Whether each metric correlates more with its own truth than with the other one: Williams' and Steiger's tests."""
+    rows = known_rows(rows)
+    if len(rows) < _FEWEST:
+        return []
+    column = {key: np.array([row[key] for row in rows], dtype=np.float64) for key in (*MAIN, *TRUTHS)}
+    found = []
+    for metric, truth, other in zip(MAIN, TRUTHS, TRUTHS[::-1], strict=True):
+        test = compare_correlations(column[truth], column[other], column[metric], level=level)
+        found.append(
+            {"metric": metric, "truth": truth, "difference": test.difference, "low": test.low, "high": test.high}
+            | {"p_williams": test.p, "p_steiger": test.p_steiger}
+        )
+    return found
+
+
+def pattern(correlations: Sequence[Row]) -> dict[str, bool] | None:
+    """Whether each metric follows its own truth better than the other metric does; None where that is unknown."""
+    r = {(row["metric"], row["truth"]): row["r"] for row in correlations}
+    four = [r.get((metric, truth), math.nan) for metric in MAIN for truth in TRUTHS]
+    if any(math.isnan(value) for value in four):
+        return None
+    auc_phi, auc_varphi, c_phi, c_varphi = four
+    return {
+        "auc_follows_phi_better": auc_phi > c_phi,
+        "c_index_follows_varphi_better": c_varphi > auc_varphi,
+        "auc_prefers_phi": auc_phi > auc_varphi,
+        "c_index_prefers_varphi": c_varphi > c_phi,
+    }
+
+
+# ---- comparisons -----------------------------------------------------------------------------------------------
+
+
+def comparisons(
+    models: Sequence[Row],
+    predictions: Mapping[str, tuple[Prediction, list[str]]],
+    reference: Reference,
+    level: float,
+    floor: float,
+) -> list[Row]:
+    """The best models with each other, and the scores of the best model, of ensembles and of passes, through `compare`.
+
+    Differences of one question hold together (max-t). Models are compared by UQ-AUC alone, since UQ-C-index contains
+    the model's own probabilities.
+    """
+    found: list[Row] = []
+    best = _best(main_rows(models, floor), predictions)
+    if len(best) > 1:
+        tables = {name: _vectors(*predictions[name], reference, ["entropy"]) for name in best}
+        found += _compared("models, by entropy", tables, "uq_auc", None, level)
+    several = [name for name in dict.fromkeys(row["model"] for row in models) if predictions[name][0].kind != "single"]
+    for name in best[:1] + several:
+        prediction, names = predictions[name]
+        if len(names) < 2:
+            continue
+        table = _vectors(prediction, names, reference, names)
+        size = "" if prediction.kind == "single" else f", {prediction.shape[0]} {prediction.kind}"
+        baseline = "entropy" if prediction.kind == "single" else "total_entropy"
+        for metric in MAIN:
+            found += _compared(f"{name}{size}", table, metric, baseline if baseline in names else None, level)
+    return found
+
+
+def _best(rows: Sequence[Row], predictions: Mapping[str, tuple[Prediction, list[str]]]) -> list[str]:
+    """The most accurate single models that cover the same rows as most do."""
+    covered: dict[Any, list[Row]] = {}
+    for row in rows:
+        cover = predictions[row["model"]][0].covered()
+        covered.setdefault(None if cover is None else cover.tobytes(), []).append(row)
+    most = max(covered.values(), key=len, default=[])
+    return [row["model"] for row in sorted(most, key=lambda row: -row["accuracy"])[:_BEST]]
+
+
+def _vectors(prediction: Prediction, _: list[str], reference: Reference, names: list[str]) -> Predictions:
+    rows = read_rows(prediction, reference, prediction.covered(), names, allow_chance=True)
+    return Predictions(scores=rows.scores, error=rows.error, loss=rows.gap)
+
+
+def _compared(what: str, candidates: Any, metric: str, baseline: str | None, level: float) -> list[Row]:
+    with collected():
+        result = compare(candidates, metric=metric, baseline=baseline, level=level)
+    return [
+        {"of": what, "metric": metric, "a": pair.a, "b": pair.b}
+        | {"value_a": result.values[pair.a], "value_b": result.values[pair.b]}
+        | {
+            "difference": pair.difference,
+            "low": pair.low,
+            "high": pair.high,
+            "p": pair.p,
+            "p_adjusted": pair.p_adjusted,
+        }
+        for pair in result.rows
+    ]

@@ -1,0 +1,1 @@
+"""Predictions of many models on disk."""

@@ -1,0 +1,331 @@
+"""A zoo of image classifiers trained from scratch: many kinds of networks, from bad to good, on any GPU.
+
+What a study of metrics over models needs is a range: architectures of our own at several widths, stopped after few or
+many epochs, with wrong labels or few images, plus ensembles that differ by seed and stochastic passes by dropout.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor, nn
+
+from uqeval._errors import InputError
+from uqeval.methods import DeepEnsemble, MCDropout, Softmax
+from uqeval.reproduce.logits.file import hash_labels
+from uqeval.reproduce.logits.writer import finished, save_logits
+from uqeval.reproduce.models.vision.features import check_images, hash_images, pick_device
+from uqeval.reproduce.models.vision.zoo_nets import make_net
+from uqeval.reproduce.store import cell_key
+
+__all__ = ["Recipe", "default_zoo", "tiny_zoo", "train_zoo"]
+
+Progress = Callable[[int, int], object]
+Images = tuple[ArrayLike, ArrayLike]
+_BATCH, _TEST_BATCH, _PAD = 128, 1000, 4
+_GENTLE = {"vit", "convnext"}  # these learn with AdamW, the others with SGD
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How one model of the zoo is made.
+
+    Parameters
+    ----------
+    name : str
+        Of its file.
+    net : str
+        Kind of network, see `uqeval.reproduce.models.vision.zoo_nets.make_net`.
+    width : int
+        Its width.
+    epochs : int
+        Passes over the training images.
+    noise : float
+        Share of training labels replaced by another class.
+    share : float
+        Share of the training images used.
+    dropout : float
+        In training, and in the passes.
+    members : int
+        Networks that differ by seed; 1 is a single model.
+    passes : int
+        Stochastic passes of the network with dropout on; 0 is none.
+    """
+
+    name: str
+    net: str
+    width: int = 32
+    epochs: int = 8
+    noise: float = 0.0
+    share: float = 1.0
+    dropout: float = 0.0
+    members: int = 1
+    passes: int = 0
+
+    @property
+    def kind(self) -> str:
+        """ "single", "members" or "passes"."""
+        return "members" if self.members > 1 else "passes" if self.passes else "single"
+
+
+def default_zoo() -> list[Recipe]:
+    """The models that are trained by default: 43, of accuracy .28 to .84 on 15,000 images of CIFAR-10.
+
+    Those took eight minutes on an H200, most of it starting kernels; time grows with the number of images.
+
+    Examples
+    --------
+    >>> zoo = default_zoo()
+    >>> len(zoo), sorted({recipe.kind for recipe in zoo})
+    (43, ['members', 'passes', 'single'])
+    """
+    plain = {
+        "resnet": ((16, 1), (16, 4), (16, 12), (32, 2), (32, 8), (32, 20), (64, 12), (64, 30)),
+        "vgg": ((16, 1), (16, 4), (32, 4), (32, 12), (64, 30)),
+        "mobilenet": ((16, 2), (32, 4), (32, 12), (64, 30)),
+        "convnext": ((32, 2), (32, 8), (64, 12), (64, 30)),
+        "vit": ((64, 2), (64, 8), (128, 12), (128, 30)),
+        "mlp": ((256, 2), (256, 8), (1024, 20)),
+        "linear": ((0, 2), (0, 8)),
+    }
+    zoo = [
+        Recipe(f"{net}-w{width}-e{epochs}" if width else f"{net}-e{epochs}", net, width, epochs)
+        for net, sizes in plain.items()
+        for width, epochs in sizes
+    ]
+    zoo += [Recipe(f"noise-resnet-{noise}", "resnet", 32, 8, noise=noise) for noise in (0.2, 0.4, 0.6)]
+    zoo += [Recipe("noise-vgg-0.4", "vgg", 32, 8, noise=0.4)]
+    zoo += [Recipe(f"few-resnet-{share}", "resnet", 32, 12, share=share) for share in (0.02, 0.05, 0.2)]
+    zoo += [Recipe("few-vgg-0.1", "vgg", 32, 12, share=0.1), Recipe("few-vit-0.2", "vit", 64, 12, share=0.2)]
+    zoo += [Recipe("ensemble-resnet", "resnet", 32, 8, members=10), Recipe("ensemble-vgg", "vgg", 32, 8, members=5)]
+    zoo += [Recipe("dropout-resnet-0.2", "resnet", 32, 12, dropout=0.2, passes=20)]
+    zoo += [Recipe("dropout-vgg-0.3", "vgg", 32, 12, dropout=0.3, passes=20)]
+    return zoo
+
+
+def tiny_zoo() -> list[Recipe]:
+    """Five models that train in seconds on a CPU, one of each kind; for trying things out."""
+    return [
+        Recipe("linear-e1", "linear", 0, 1),
+        Recipe("resnet-w4-e1", "resnet", 4, 1),
+        Recipe("noise-mlp-0.5", "mlp", 16, 1, noise=0.5),
+        Recipe("ensemble-mlp", "mlp", 16, 2, members=2),
+        Recipe("dropout-mlp-0.3", "mlp", 16, 2, dropout=0.3, passes=3),
+    ]
+
+
+def train_zoo(
+    train: Images,
+    test: Images,
+    folder: str | Path,
+    *,
+    models: str | Iterable[Recipe | str] | None = None,
+    device: str | torch.device | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> list[str]:
+    """Trains image classifiers from scratch and writes their test logits.
+
+    Images and augmentation (shifts by up to 4 pixels, mirror images) stay on the device. On CUDA, training runs in
+    bfloat16 with channels last, and predictions in float32. A model that is there whole is left alone; one that was
+    interrupted starts anew.
+
+    Parameters
+    ----------
+    train, test : pairs (images, labels)
+        uint8 images (n, 32, 32, 3) and classes 0..K-1, such as `uqeval.datasets.cifar10_images` gives.
+    folder : path
+        Gets one file of logits per model.
+    models : list of Recipe or str, "default" or "tiny", optional
+        What to train; names are those of `default_zoo`, or ``torchvision:NAME-eEPOCHS``.
+    device : str or torch.device, optional
+        Default: CUDA where there is any.
+    seed : int
+        The same seed gives the same models on a CPU; on CUDA up to the order in which sums are rounded. A model does
+        not depend on which others are trained.
+    progress : callable(done, total), optional
+        Counts epochs over all models.
+
+    Returns
+    -------
+    list of str
+        Names of the models in `folder`.
+    """
+    x, y = check_images(*train)
+    x_test, y_test = check_images(*test)
+    if x.shape[1:] != x_test.shape[1:] or x.shape[1] != x.shape[2]:
+        raise InputError(f"Training images are {x.shape[1:]}, test images {x_test.shape[1:]}. Pass square ones alike.")
+    recipes = _recipes(models)
+    where = pick_device(device)
+    data = {"train": [hash_images(x), hash_labels(y)], "test": [hash_images(x_test), hash_labels(y_test)]}
+    keys = [cell_key(asdict(recipe) | data | {"seed": seed, "revision": 1}) for recipe in recipes]
+    todo = [(r, key) for r, key in zip(recipes, keys, strict=True) if not finished(folder, r.name, key)]
+    total, done = sum(recipe.epochs * recipe.members for recipe, _ in todo), 0
+
+    def step() -> None:
+        nonlocal done
+        done += 1
+        if progress is not None:
+            progress(done, total)
+
+    field = _Field(x, y, x_test, y_test, where)
+    for recipe, key in todo:
+        logits = _train(recipe, field, seed, step)
+        save_logits(
+            folder, recipe.name, logits, labels=y_test, source=_source(recipe, len(y), seed), kind=recipe.kind, key=key
+        )
+    return [recipe.name for recipe in recipes]
+
+
+def _recipes(models: str | Iterable[Recipe | str] | None) -> list[Recipe]:
+    if models is None or models == "default":
+        return default_zoo()
+    if models == "tiny":
+        return tiny_zoo()
+    known = {recipe.name: recipe for recipe in default_zoo()}
+    wanted = [part.strip() for part in models.split(",")] if isinstance(models, str) else list(models)
+    found = []
+    for item in wanted:
+        if isinstance(item, Recipe):
+            found.append(item)
+        elif item in known:
+            found.append(known[item])
+        elif isinstance(item, str) and item.startswith("torchvision:"):
+            net, _, epochs = item.partition("-e")
+            if epochs and not epochs.isdigit():
+                raise InputError(
+                    f"`models` has {item!r}. Write torchvision:NAME-eEPOCHS, such as torchvision:resnet18-e4."
+                )
+            count = int(epochs or 8)
+            found.append(Recipe(f"{net.removeprefix('torchvision:')}-e{count}", net, 0, count))
+        else:
+            raise InputError(f"`models` has {item!r}. Pass recipes, torchvision:NAME, or of {', '.join(known)}.")
+    names = [recipe.name for recipe in found]
+    if not found or len(set(names)) < len(names):
+        raise InputError("`models` must name at least one model, and each once.")
+    return found
+
+
+def _source(recipe: Recipe, images: int, seed: int) -> str:
+    parts = [f"{recipe.net} of width {recipe.width}" if recipe.width else recipe.net]
+    parts.append(f"trained from scratch on {round(images * recipe.share):,} images for {recipe.epochs} epochs")
+    if recipe.noise:
+        parts.append(f"{recipe.noise:.0%} wrong labels")
+    if recipe.dropout:
+        parts.append(f"dropout {recipe.dropout}")
+    if recipe.kind != "single":
+        parts.append(f"{recipe.members} seeds" if recipe.kind == "members" else f"{recipe.passes} stochastic passes")
+    return f"uqeval zoo: {', '.join(parts)}; seed {seed}"
+
+
+class _Field:
+    """Training and test images on the device."""
+
+    def __init__(
+        self,
+        x: NDArray[np.uint8],
+        y: NDArray[np.int64],
+        x_test: NDArray[np.uint8],
+        y_test: NDArray[np.int64],
+        device: torch.device,
+    ) -> None:
+        self.device, self.side, self.y = device, x.shape[1], y
+        self.classes = max(int(y.max()), int(y_test.max())) + 1
+        self.mean = torch.from_numpy(x.reshape(-1, 3).mean(axis=0) / 255).float().to(device)
+        self.std = torch.from_numpy(x.reshape(-1, 3).std(axis=0) / 255).float().to(device).clamp(min=1e-3)
+        padded = np.pad(x, ((0, 0), (_PAD, _PAD), (_PAD, _PAD), (0, 0)), mode="reflect")
+        self.x = torch.from_numpy(padded).to(device)
+        test = torch.from_numpy(x_test).to(device)
+        starts = range(0, len(y_test), _TEST_BATCH)
+        self.test = [(self.scaled(test[s : s + _TEST_BATCH]), y_test[s : s + _TEST_BATCH]) for s in starts]
+
+    def scaled(self, pixels: Tensor) -> Tensor:
+        """(n, 3, side, side), channels last in memory, from bytes (n, side, side, 3)."""
+        return ((pixels.float() / 255 - self.mean) / self.std).permute(0, 3, 1, 2)
+
+    def augmented(self, rows: Tensor, stream: torch.Generator) -> Tensor:
+        """Images shifted by up to 4 pixels, half of them mirrored."""
+        n = len(rows)
+        span = torch.arange(self.side, device=self.device)
+        shift = torch.randint(0, 2 * _PAD + 1, (2, n, 1), generator=stream, device=self.device)
+        mirror = torch.rand(n, 1, generator=stream, device=self.device) < 0.5
+        across = torch.where(mirror, span.flip(0), span) + shift[1]
+        return self.scaled(self.x[rows[:, None, None], (span + shift[0])[:, :, None], across[:, None, :]])
+
+
+def _train(recipe: Recipe, field: _Field, seed: int, step: Callable[[], None]) -> NDArray[np.float32]:
+    """Test logits (n, K), or (m, n, K) of members or passes."""
+    own = np.random.default_rng([seed, zlib.crc32(recipe.name.encode())])
+    rows, targets = _training_set(recipe, field, own)
+
+    def factory(_: int) -> nn.Module:
+        net: Any = make_net(recipe.net, recipe.width, field.classes, dropout=recipe.dropout, side=field.side)
+        moved: nn.Module = net.to(field.device, memory_format=torch.channels_last)
+        return moved
+
+    def fit(net: nn.Module, number: int) -> None:
+        _fit(net, recipe, field, rows, targets, number, step)
+
+    trained = DeepEnsemble.train(factory, fit, members=recipe.members, seed=own)
+    if recipe.kind == "members":
+        found = trained.predict(field.test, progress=False).member_logits
+    elif recipe.kind == "passes":
+        found = MCDropout(trained.models[0], recipe.passes, seed=own).predict(field.test, progress=False).member_logits
+    else:
+        found = Softmax(trained.models[0]).predict(field.test, progress=False).logits
+    assert found is not None
+    return found.astype(np.float32)
+
+
+def _training_set(recipe: Recipe, field: _Field, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+    """Which images, and their labels, some of them wrong."""
+    n = len(field.y)
+    rows = np.sort(rng.permutation(n)[: max(1, round(n * recipe.share))])
+    y = field.y[rows].copy()
+    wrong = rng.random(len(y)) < recipe.noise
+    y[wrong] = (y[wrong] + rng.integers(1, field.classes, size=int(wrong.sum()))) % field.classes
+    return torch.from_numpy(rows).to(field.device), torch.from_numpy(y).to(field.device)
+
+
+def _fit(
+    net: nn.Module, recipe: Recipe, field: _Field, rows: Tensor, targets: Tensor, seed: int, step: Callable[[], None]
+) -> None:
+    """SGD (or AdamW), the learning rate rising over the first fifth of the steps and then falling to 0."""
+    cuda = field.device.type == "cuda"
+    stream = torch.Generator(field.device).manual_seed(seed)
+    batch = min(_BATCH, len(rows))
+    steps = recipe.epochs * (len(rows) // batch)
+    optimizer: torch.optim.Optimizer
+    options: dict[str, Any] = {"fused": True} if cuda else {}
+    if recipe.net in _GENTLE:
+        top, optimizer = 2e-3, torch.optim.AdamW(net.parameters(), lr=2e-3, weight_decay=0.05, **options)
+    else:
+        top = 0.01 if recipe.net == "linear" else 0.1
+        optimizer = torch.optim.SGD(net.parameters(), lr=top, momentum=0.9, nesterov=True, weight_decay=5e-4, **options)
+    at = 0
+    net.train()
+    for _ in range(recipe.epochs):
+        order = torch.randperm(len(rows), generator=stream, device=field.device)
+        for start in range(0, len(rows) - batch + 1, batch):
+            at += 1
+            rise = at / max(1.0, 0.2 * steps)
+            rate = top * min(rise, 0.5 * (1 + math.cos(math.pi * max(0.0, (at / steps - 0.2) / 0.8))))
+            for group in optimizer.param_groups:
+                group["lr"] = rate
+            part = order[start : start + batch]
+            x = field.augmented(rows[part], stream)
+            with torch.autocast("cuda", torch.bfloat16, enabled=cuda):
+                loss = nn.functional.cross_entropy(net(x), targets[part])
+            optimizer.zero_grad(set_to_none=True)
+            torch.autograd.backward(loss)
+            optimizer.step()
+        step()
+    net.eval()

@@ -1,0 +1,235 @@
+"""What the figures show of the data itself: its law, the truths of a predictor, a few networks trained again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from uqeval import metrics, truth
+from uqeval._check import Float
+from uqeval._errors import MissingExtra, collected
+from uqeval.datasets.synthetic import Synthetic
+from uqeval.reproduce.synthetic.run import SCORES, algorithms, draw_of
+from uqeval.reproduce.synthetic.temperature import softmax
+
+__all__ = ["Scene", "Scored", "arbitrary", "few_models", "risk_curves"]
+
+_SIDE, _SHADES = 64, 40  # cells of a map along each axis, and how many colours they have
+_FINE = 700  # of the grid that the law is integrated on
+_BETTER = 0.6  # accuracy from which the arbitrary predictor is better than chance, and not by luck
+_PER_METHOD = 3
+_MOST = 200  # draws to look at
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A draw of the data with the paper's arbitrary predictor: logit = second coordinate − its mean."""
+
+    seed: int
+    data: Synthetic
+    words: str  # why this draw
+
+    @property
+    def level(self) -> float:
+        """Where the predictor changes its mind."""
+        return float(self.data.x[:, 1].mean())
+
+    def predict(self, x: Float) -> Float:
+        """(n, 2) probabilities."""
+        z = x[:, 1] - self.level
+        return softmax(np.column_stack([np.zeros(len(z)), z]))
+
+    @property
+    def limits(self) -> tuple[tuple[float, float], tuple[float, float]]:
+        """Ends of the two axes of the maps."""
+        low, high = self.data.x.min(axis=0) - 0.2, self.data.x.max(axis=0) + 0.2
+        return (float(low[0]), float(high[0])), (float(low[1]), float(high[1]))
+
+    def map(self, name: str) -> dict[str, Float]:
+        """π, φ or ϕ as few rectangles: a fine grid, its cells of one shade joined along each line."""
+        a, b = (np.linspace(*ends, _SIDE + 1) for ends in self.limits)
+        x = np.column_stack([axis.ravel() for axis in np.meshgrid((a[1:] + a[:-1]) / 2, (b[1:] + b[:-1]) / 2)])
+        if name == "pi":
+            values = self.data.pi(x)[:, 1]
+        else:
+            probs = self.predict(x)
+            values = self.data.phi(x, probs) if name == "phi" else self.data.varphi(x, probs)
+        shade = np.rint(values * _SHADES).astype(int).reshape(_SIDE, _SIDE)
+        line, column = np.nonzero(np.diff(shade, axis=1, prepend=-1))  # where a rectangle begins
+        end = np.where(np.append(line[1:], -1) == line, np.append(column[1:], 0), _SIDE)
+        found = {"left": a[column], "right": a[end], "below": b[line], "above": b[line + 1]}
+        return found | {"value": shade[line, column] / _SHADES}
+
+
+def arbitrary(grid: dict[str, Any], draws: list[int], d_range: tuple[float, float] | None) -> Scene | None:
+    """The first draw, of the study or after it, on which the arbitrary predictor is better than chance.
+
+    None where the data have more than two classes or coordinates: there is no such predictor, and no map.
+    """
+    if (grid["data"].get("classes", 2), grid["data"].get("dim", 2)) != (2, 2):
+        return None
+    others = [seed for seed in range(_MOST) if seed not in draws]
+    passed: list[tuple[int, float]] = []
+    for seed in [*draws, *others]:
+        data = draw_of(grid, seed)
+        if seed not in draws and d_range is not None and not d_range[0] <= data.d <= d_range[1]:
+            continue
+        scene = Scene(seed, data, "")
+        right = float((scene.predict(data.x).argmax(axis=1) == data.labels).mean())
+        if right >= _BETTER:
+            words = f"Draw {seed}{'' if seed in draws else ', not one of the study'}: right on {right:.0%} of the rows"
+            return Scene(seed, data, words + _passed(passed))
+        passed.append((seed, right))
+    return None
+
+
+def _passed(draws: list[tuple[int, float]]) -> str:
+    if not draws:
+        return ""
+    named = ", ".join(f"{seed} ({right:.0%})" for seed, right in draws[:5])
+    more = f" and {len(draws) - 5} more" * (len(draws) > 5)
+    return f"; draws passed over, where it is right on too few: {named}{more}"
+
+
+def risk_curves(scene: Scene) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Risk in {φ ≤ β} and misalignment in {ϕ ≤ β} against β: integrated over the law, and observed on the rows."""
+    data = scene.data
+    spread = 6 * data.sigma
+    ends = [np.linspace(data.means[:, k].min() - spread, data.means[:, k].max() + spread, _FINE) for k in (0, 1)]
+    x = np.column_stack([axis.ravel() for axis in np.meshgrid(*ends)])
+    density = np.exp(data.log_joint(x)).sum(axis=1)
+    probs = scene.predict(x)
+    with collected():  # the frontier itself
+        phi, varphi = data.phi(x, probs), data.varphi(x, probs)
+        apart = data.misaligned(x, probs)
+        own = scene.predict(data.x)
+        error = truth.misclassified(own, data.labels)
+        seen = (
+            metrics.mce_curve(data.phi(data.x, own), error),
+            metrics.mbc_curve(data.varphi(data.x, own), data.misaligned(data.x, own)),
+        )
+    beta = np.linspace(0.01, 1.0, 100)
+    found = []
+    for score, bad, curve in ((phi, phi, seen[0]), (varphi, apart.astype(np.float64), seen[1])):
+        order = np.argsort(score, kind="stable")
+        weight, lost = np.cumsum(density[order]), np.cumsum((density * bad)[order])
+        inside = np.searchsorted(score[order], beta, side="right")
+        rows = [
+            {"beta": float(b), "risk": float(lost[k - 1] / weight[k - 1]), "kind": "exact"}
+            for b, k in zip(beta, inside, strict=True)
+            if k > 0
+        ]
+        kept = np.unique(np.linspace(0, len(curve) - 1, 120).astype(int))
+        rows += [
+            {"beta": float(curve.threshold[k]), "risk": float(curve.risk[k]), "kind": "observed"}
+            for k in kept.tolist()
+            if curve.accepted[k] >= 10  # a share of fewer rows is noise
+        ]
+        rows.append({"beta": 1.0, "risk": float(curve.risk[-1]), "kind": "observed"})
+        found.append(rows)
+    return found[0], found[1]
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A trained model with one of its scores on the test rows."""
+
+    family: str
+    title: str  # of the method
+    plan: str  # its sizes, in words
+    model: str  # its name in the study's table
+    name: str  # of the score
+    score: Float
+    phi: Float
+    varphi: Float
+    kendall: dict[str, float]
+
+
+def few_models(grid: dict[str, Any], seed: int) -> list[Scored]:
+    """A few models of each method, picked at random, trained again as in the study (to float32 rounding)."""
+    try:
+        import torch
+
+        from uqeval.methods.batched import Net, train
+    except ModuleNotFoundError:
+        raise MissingExtra("uqeval.reproduce.synthetic.figures", "torch", "torch") from None
+    data = draw_of(grid, seed)
+    chosen = _choose(grid)
+    nets: list[Any] = []
+    places = []
+    for architecture, first, plan, _ in chosen:
+        places.append(range(len(nets), len(nets) + plan["members"]))
+        for k in range(plan["members"]):  # the seeds of `run_cell`
+            own = 1_000_000 * seed + 10_000 * architecture + first + k
+            nets.append(Net(own, plan["hidden"], plan["lr"], plan["dropout"]))
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        training = grid["training"]
+        bank = train(
+            nets,
+            data.x[data.train],
+            data.labels[data.train],
+            classes=data.n_classes,
+            epochs=training["epochs"],
+            batch_size=training["batch_size"],
+        )
+        x = data.x[data.test]
+        logits = bank.logits(x)
+        found = []
+        for (_, _, plan, score), place in zip(chosen, places, strict=True):
+            outputs = bank.passes(place[0], x, plan["samples"]) if plan["samples"] else logits[place.start : place.stop]
+            found.append(_scored(grid, plan, score, outputs, data, x))
+        return found
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _choose(grid: dict[str, Any]) -> list[tuple[int, int, dict[str, Any], str]]:
+    """(architecture, place of its first network there, plan, score) of each model to show, by method."""
+    rng = np.random.default_rng(0)
+    every: dict[str, list[tuple[int, int, dict[str, Any]]]] = {method["name"]: [] for method in grid["methods"]}
+    for architecture in range(len(grid["training"]["hidden"])):
+        first = 0
+        for plan in algorithms(grid, architecture):
+            every[plan["method"]].append((architecture, first, plan))
+            first += plan["members"]
+    found = []
+    for plans in every.values():
+        picked = rng.permutation(len(plans))[:_PER_METHOD]
+        scores = rng.permutation(len(plans[0][2]["scores"]))
+        for place, k in enumerate(sorted(picked.tolist())):
+            plan = plans[k][2]
+            found.append((*plans[k], plan["scores"][scores[place % len(scores)]]))
+    return found
+
+
+def _scored(grid: dict[str, Any], plan: dict[str, Any], name: str, logits: Float, data: Synthetic, x: Float) -> Scored:
+    members = softmax(logits)
+    probs = members.mean(axis=0)
+    with collected():
+        score = SCORES[name](members, probs, logits)
+        phi, varphi = data.phi(x, probs), data.varphi(x, probs)
+        kendall = {
+            "kendall_phi": metrics.kendall_tau(score, phi),
+            "kendall_varphi": metrics.kendall_tau(score, varphi),
+        }
+    hidden = "-".join(map(str, plan["hidden"]))
+    size = f" m={plan['members']}" * (plan["members"] > 1)
+    size += f" p={plan['dropout']:g} T={plan['samples']}" * (plan["samples"] > 0)
+    titles = {method["name"]: method.get("title", method["name"]) for method in grid["methods"]}
+    sizes = f", {plan['members']} networks" * (plan["members"] > 1)
+    sizes += f", dropout {plan['dropout']:g}, {plan['samples']} passes" * (plan["samples"] > 0)
+    return Scored(
+        plan["method"],
+        titles[plan["method"]],
+        f"{hidden}, lr {plan['lr']:g}{sizes}",
+        f"{plan['method']} {hidden} lr={plan['lr']:g}{size}",
+        name,
+        score,
+        phi,
+        varphi,
+        kendall,
+    )
