@@ -12,11 +12,13 @@ SRC = Path(__file__).parents[1] / "src" / "uqeval"
 LAYERS = [
     "_version",
     "_errors",
+    "_files",
     "_check",
     "inputs",
     "truth",
     "scores",
     "kernels",
+    "_result",
     "metrics",
     "inference",
     "decide",
@@ -31,11 +33,11 @@ LAYERS = [
 ]
 ANYWHERE = {"numpy", "uqeval"} | set(sys.stdlib_module_names)
 ALLOWED = {
-    "scipy": {"scores", "metrics", "inference", "decide", "evaluation", "methods"},
+    "scipy": {"_result", "scores", "metrics", "inference", "decide", "evaluation", "methods"},
     "narwhals": {"inputs", "distributed"},
-    "pyarrow": {"inputs", "inference", "distributed", "datasets"},
-    "pandas": {"inference", "distributed"},  # to_frame
-    "polars": {"inference", "distributed"},
+    "pyarrow": {"inputs", "_result", "distributed", "datasets"},
+    "pandas": {"_result", "distributed"},  # to_frame
+    "polars": {"_result", "distributed"},
     "altair": {"plot", "reproduce"},
     "vl_convert": {"plot", "report", "reproduce"},
     "jinja2": {"report", "reproduce"},

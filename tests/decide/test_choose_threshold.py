@@ -883,7 +883,7 @@ def test_the_printed_threshold_does_not_accept_saturated_scores(digits):
     printed = float(t.statement().split("≤ ")[1].split(":")[0])
     assert printed <= low < 1.0
     assert printed == pytest.approx(low, rel=1e-9)
-    cell = choose_threshold(score, error, [0.05]).lines()[1][1]
+    cell = choose_threshold(score, error, [0.05]).table().rows[0][1]
     assert float(cell) == printed
 
 

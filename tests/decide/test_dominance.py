@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 import uqeval as uq
 from strategies import FINITE_SCORES, make_scores, seeds
 from uqeval import InputError, Predictions, UQWarning, truth
+from uqeval._result import strict
 from uqeval.decide import Dominance
-from uqeval.inference.result import strict
 
 COLUMNS = ["max_risk", "right_a", "right_b", "difference", "low", "high"]
 dominance = partial(uq.dominance, resamples=100)  # as few as it takes

@@ -17,9 +17,9 @@ from scipy.stats import binom, binomtest, t
 
 from strategies import FINITE_SCORES, make_probs, make_scores, rows, seeds
 from uqeval import InputError, Predictions, UQWarning, metrics, truth
+from uqeval._result import strict
 from uqeval.decide import Psi, RiskMap, risk_map
 from uqeval.decide.bounds import effective_rows, moments
-from uqeval.inference.result import strict
 
 COLUMNS = ("threshold", "coverage", "risk", "low", "high", "band_low", "band_high", "accepted", "bad")
 errors = partial(rows, weighted=False, kinds=FINITE_SCORES, most=80)

@@ -15,8 +15,8 @@ from scipy.stats import binomtest
 
 from strategies import FINITE_SCORES, make_scores, seeds
 from uqeval import InputError, UQWarning, truth
+from uqeval._result import strict
 from uqeval.decide import SetReport, SetValuedClassifier, Threshold, choose_threshold
-from uqeval.inference.result import strict
 
 
 def sets_at(value, *, max_risk=0.1, level=0.95, **changes):

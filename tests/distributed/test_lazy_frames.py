@@ -325,7 +325,7 @@ def test_an_interrupted_query_leaves_no_file(tmp_path):
 def test_progress_tells_rows_done():
     seen = []
     uq.evaluate(
-        as_polars(plain_table(), None), metrics="uq_auc", progress=lambda done, total: seen.append((done, total))
+        as_polars(plain_table(), None), metrics="uq_auc", progress=lambda stage, done, total: seen.append((done, total))
     )
     assert seen
     assert max(done for done, _ in seen) >= 3000

@@ -607,7 +607,7 @@ def test_the_bootstrap_tells_its_progress():
     scores, error, _ = arrays()
     seen = []
     compare(scores, error=error, method="bootstrap", resamples=100, progress=lambda *done: seen.append(done))
-    assert seen[-1] == (100, 100)
+    assert seen[-1] == ("resampling", 100, 100)
     assert seen == sorted(seen)
 
 

@@ -982,7 +982,7 @@ def test_bootstrap_intervals_equal_those_of_estimate(extra):
         metrics=["uq_auc", "uq_c_index", "aurc", "accuracy"],
         method="bootstrap",
         resamples=60,
-        progress=lambda done, total: seen.append((done, total)),
+        progress=lambda stage, done, total: seen.append((done, total)),
         **options,
     )
     assert seen[-1] == (60, 60)

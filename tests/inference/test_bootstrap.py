@@ -269,7 +269,7 @@ def test_chunks_do_not_change_the_draws():
     score, error = rng.normal(size=100), (rng.random(100) < 0.4).astype(int)
     for metric in ("uq_auc", "uq_c_index", "aurc"):
         a = uqeval.bootstrap(metric, score, error, resamples=97)
-        b = uqeval.bootstrap(metric, score, error, resamples=97, progress=lambda done, total: None)
+        b = uqeval.bootstrap(metric, score, error, resamples=97, progress=lambda stage, done, total: None)
         np.testing.assert_array_equal(a, b)
     long = uqeval.bootstrap("uq_auc", score, error, resamples=50)
     np.testing.assert_array_equal(long, uqeval.bootstrap("uq_auc", score, error, resamples=50, seed=0))
@@ -283,7 +283,7 @@ def test_progress_rises_to_the_total(metric, resamples):
     seen = []
     a, b = rng.random(60), (rng.random(60) < 0.5).astype(int)
     data = (b,) if metric == "accuracy" else (a, b)
-    uqeval.bootstrap(metric, *data, resamples=resamples, progress=lambda done, total: seen.append((done, total)))
+    uqeval.bootstrap(metric, *data, resamples=resamples, progress=lambda stage, done, total: seen.append((done, total)))
     assert seen[-1] == (resamples, resamples)
     assert [done for done, _ in seen] == sorted({done for done, _ in seen})
     assert {total for _, total in seen} == {resamples}
@@ -297,7 +297,7 @@ def test_progress_reaches_the_total_in_estimate_and_compare():
         lambda show: uqeval.compare({"a": s, "b": t}, error=v, method="bootstrap", resamples=70, progress=show),
     ):
         seen = []
-        run(lambda done, total, seen=seen: seen.append((done, total)))
+        run(lambda stage, done, total, seen=seen: seen.append((done, total)))
         assert seen[-1] == (70, 70)
 
 

@@ -107,7 +107,15 @@ def test_networks_learn(bank):
 
 def test_progress_counts_to_the_end():
     seen = []
-    train(NETS[:1], X, Y, classes=3, epochs=3, batch_size=50, progress=lambda done, total: seen.append((done, total)))
+    train(
+        NETS[:1],
+        X,
+        Y,
+        classes=3,
+        epochs=3,
+        batch_size=50,
+        progress=lambda stage, done, total: seen.append((done, total)),
+    )
     assert seen == [(1, 3), (2, 3), (3, 3)]
 
 

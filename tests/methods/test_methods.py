@@ -745,7 +745,7 @@ def test_asking_for_a_result_too_early_is_a_bug():
 @pytest.mark.parametrize(("name", "passes"), [("Softmax", 1), ("DeepEnsemble", 2), ("MCDropout", 2)])
 def test_progress_counts_the_batches_of_all_passes(name, passes):
     seen = []
-    run(name, make_net(), make_loader(), progress=lambda done, total: seen.append((done, total)))
+    run(name, make_net(), make_loader(), progress=lambda stage, done, total: seen.append((done, total)))
     assert seen == [(i, 5 * passes) for i in range(1, 5 * passes + 1)]
 
 
@@ -762,7 +762,7 @@ def test_progress_has_no_total_until_the_length_is_known():
 def test_a_progress_function_that_raises_leaves_the_modes():
     net = make_net()
     with pytest.raises(ZeroDivisionError):
-        MCDropout(net, samples=2).predict(make_loader(), progress=lambda done, total: 1 / 0)
+        MCDropout(net, samples=2).predict(make_loader(), progress=lambda stage, done, total: 1 / 0)
     assert modes(net) == [True] * 6
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -33,6 +33,8 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 Bit = NDArray[np.uint8]
 Nan = Literal["raise", "omit"]
+# progress(stage, done, total), whatever takes long; the total is None while it is unknown.
+Progress = Callable[[str, int, int | None], object]
 
 _EXACT_INT = 2**53
 MEND = "Drop or mend those rows."  # where there is no nan= option

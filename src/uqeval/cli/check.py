@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json as codec
 import math
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -16,12 +14,13 @@ from rich.text import Text
 
 import uqeval
 from uqeval._errors import InputError, collected
+from uqeval._files import whole_file
+from uqeval._result import number
 from uqeval.cli import options as o
 from uqeval.cli.output import stderr, stdout, write_json
 from uqeval.decide.monitor import Check
 from uqeval.decide.rows import Target, find_target
 from uqeval.decide.threshold import Threshold, Thresholds
-from uqeval.inference.result import number
 
 __all__ = ["check", "print_check"]
 
@@ -92,7 +91,9 @@ def check(
             raise InputError(str(problem).replace("`previous`", f"--state {state}")) from None
     if not promise.feasible:
         notes.append("The threshold accepts nothing, so that there is nothing to check.")
-    with _kept(state, result.to_json()):
+    with nullcontext() if state is None else whole_file(state, "--state") as part:  # last: when all else went well
+        if part is not None:
+            part.write_text(result.to_json() + "\n", encoding="utf-8")
         if json is not None:
             write_json(result.to_json(), json)
     if json != "-" and not quiet:
@@ -153,32 +154,6 @@ def _name(path: str, promise: Threshold, score: str | None, pred: uqeval.Predict
         there = ", ".join(uqeval.scores.available(pred))
         raise InputError(f"{path} does not name its score. Pass --score, one of: {there}.")
     return name
-
-
-@contextmanager
-def _kept(state: str | None, text: str) -> Iterator[None]:
-    """Writes the state beside the old one first; it takes its place when all else went well."""
-    if state is None:
-        yield
-        return
-    target = Path(state).resolve()
-    beside = target.with_name(f".{target.name}.{os.getpid()}")
-    try:
-        with _writing(state):
-            beside.write_text(text + "\n", encoding="utf-8")
-        yield
-        with _writing(state):
-            os.replace(beside, target)
-    finally:
-        beside.unlink(missing_ok=True)
-
-
-@contextmanager
-def _writing(state: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as problem:
-        raise InputError(f"--state {state}: cannot be written ({problem.strerror}).") from None
 
 
 def print_check(

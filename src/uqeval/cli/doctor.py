@@ -11,8 +11,8 @@ import typer
 from rich.table import Table
 
 from uqeval import kernels
+from uqeval._result import versions
 from uqeval.cli.output import stdout, write_json
-from uqeval.inference.result import versions
 
 __all__ = ["doctor"]
 

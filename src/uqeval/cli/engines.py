@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from uqeval._check import Progress as Reporter
 from uqeval._errors import InputError
 from uqeval.cli.options import DEFAULTS, listed
 from uqeval.cli.output import stderr
@@ -122,7 +123,7 @@ def _named_scores(
 
 
 @contextmanager
-def running(status: Console, way: Way | None = None, quiet: bool = False) -> Iterator[Callable[[str, int, int], None]]:
+def running(status: Console, way: Way | None = None, quiet: bool = False) -> Iterator[Reporter]:
     """A bar for each stage on stderr, as a callable(stage, done, total); SIGTERM inside cleans up first."""
     if way is not None and way.reason is not None and not quiet:
         note = f"{way.reason}: reading piece by piece (--engine memory reads all)"
@@ -136,7 +137,7 @@ def running(status: Console, way: Way | None = None, quiet: bool = False) -> Ite
     with _ended_by_signal(), Progress(*columns, console=status, transient=True, disable=status.quiet) as progress:
         tasks: dict[str, Any] = {}
 
-        def told(stage: str, done: int, total: int) -> None:
+        def told(stage: str, done: int, total: int | None) -> None:
             if stage not in tasks:
                 for task in tasks.values():
                     progress.update(task, visible=False)

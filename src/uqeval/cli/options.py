@@ -88,7 +88,7 @@ def read(
 
 @contextmanager
 def bar(console: Console, title: str) -> Iterator[Any]:
-    """A progress bar as a callable(done, total)."""
+    """A progress bar as a callable(stage, done, total)."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -97,4 +97,4 @@ def bar(console: Console, title: str) -> Iterator[Any]:
     )
     with Progress(*columns, console=console, transient=True, disable=console.quiet) as progress:
         task = progress.add_task(title)
-        yield lambda done, total: progress.update(task, completed=done, total=total)
+        yield lambda stage, done, total: progress.update(task, completed=done, total=total)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from textwrap import wrap
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from uqeval._errors import InputError
+from uqeval._files import write_whole
 from uqeval.distributed.bounds.files import Certain
 from uqeval.evaluation.result import Evaluation, Panel
 
@@ -32,10 +31,7 @@ def write_json(text: str, target: str) -> None:
     if target == "-":
         print(_encodable(text))
         return
-    try:
-        Path(target).write_text(text + "\n", encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"--json {target}: cannot be written ({error.strerror}).") from None
+    write_whole(target, text + "\n", "--json")
 
 
 def _encodable(text: str) -> str:

@@ -12,9 +12,9 @@ import typer
 
 import uqeval
 from uqeval._errors import InputError, UQWarning
+from uqeval._result import strict
 from uqeval.cli import options as o
 from uqeval.cli.output import stdout, write_json
-from uqeval.inference.result import strict
 
 __all__ = ["power"]
 

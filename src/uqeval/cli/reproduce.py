@@ -11,6 +11,7 @@ import typer
 from rich.text import Text
 
 from uqeval._errors import InputError, MissingExtra
+from uqeval._result import strict
 from uqeval.cli import options as o
 from uqeval.cli import reproduce_real as real
 from uqeval.cli.output import stdout, write_json
@@ -24,7 +25,6 @@ from uqeval.cli.reproduce_parts import (
     print_verdicts,
     resumable,
 )
-from uqeval.inference.result import strict
 
 __all__ = ["reproduce"]
 

@@ -41,7 +41,7 @@ class Clock:
             def noted(done: int, total: int) -> None:
                 if resumes and self.found is None:
                     self.found = (done, total)
-                progress(done, total)
+                progress(name, done, total)
 
             yield noted
         self.spent[name] = time.perf_counter() - start

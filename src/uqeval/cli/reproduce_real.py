@@ -15,10 +15,10 @@ import typer
 from rich.text import Text
 
 from uqeval._errors import InputError, MissingExtra
+from uqeval._result import number, strict
 from uqeval.cli import options as o
 from uqeval.cli.output import stderr, stdout, write_json
 from uqeval.cli.reproduce_parts import Clock, Out, make_folder, print_end, print_table, print_verdicts, resumable
-from uqeval.inference.result import number, strict
 from uqeval.report.words import plural
 
 __all__ = ["cifar10h", "imagenet_real", "oasst2"]

@@ -146,7 +146,7 @@ def _numbers(t: Threshold) -> list[str]:
 
 
 def _table(found: Thresholds) -> Table:
-    head, *body = found.lines()
+    head, body, _ = found.table()
     table = Table(header_style="bold", padding=(0, 1))
     for title in head:
         table.add_column(Text(title.replace(" ", "\n")), no_wrap=True)  # six columns fit into 80 characters

@@ -12,13 +12,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from uqeval._check import Float, Nan, check_choice, check_level, check_seed
 from uqeval._errors import InputError, UQWarning, collected, notify
+from uqeval._result import versions
 from uqeval.decide.calibration import Calibration, split_rows
 from uqeval.decide.monitor import cluster_interval, cluster_se, risk_interval
 from uqeval.decide.rows import NO_WEIGHTS, check_candidates, check_targets, clean_rows, find_scores, find_target
 from uqeval.decide.threshold import Holdout, Threshold, Thresholds
 from uqeval.decide.walks import JOINT, METHODS, largest_certified, shares
 from uqeval.inference.intervals import clopper_pearson
-from uqeval.inference.result import Estimate, versions
+from uqeval.inference.result import Estimate
 from uqeval.inputs import Predictions
 
 __all__ = ["Plan", "certify", "choose_threshold", "rows_needed"]

@@ -15,10 +15,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from uqeval._check import Float, Int, Nan, check_level, check_seed
 from uqeval._errors import InputError, collected, notify
+from uqeval._result import Result, number
 from uqeval.decide.calibration import Calibration
 from uqeval.decide.rows import check_targets, clean_rows, find_scores, find_target, note_few_clusters
 from uqeval.inference.bootstrap import check_resamples
-from uqeval.inference.result import number, to_frame
 from uqeval.inputs import Predictions
 
 __all__ = ["Dominance", "dominance"]
@@ -31,7 +31,7 @@ _COLUMNS = ("max_risk", "right_a", "right_b", "difference", "low", "high")
 
 
 @dataclass(frozen=True)
-class Dominance:
+class Dominance(Result):
     """Share of inputs accepted and right under each prescribed risk, for two scores; a row per risk, ascending."""
 
     a: str
@@ -62,10 +62,10 @@ class Dominance:
         columns = {name: getattr(self, name).tolist() for name in _COLUMNS}
         return plain | {"verdict": self.verdict} | columns | {"warnings": list(self.warnings)}
 
-    def to_frame(self, kind: str | None = None) -> Any:
-        """A row per risk, ready to plot: see `uqeval.inference.result.to_frame` for `kind`."""
+    def frame_rows(self) -> list[dict[str, Any]]:
+        """A row per risk."""
         columns = [getattr(self, name).tolist() for name in _COLUMNS]
-        return to_frame([dict(zip(_COLUMNS, row, strict=True)) for row in zip(*columns, strict=True)], kind)
+        return [dict(zip(_COLUMNS, row, strict=True)) for row in zip(*columns, strict=True)]
 
     def statement(self) -> str:
         """The verdict in words."""
@@ -87,11 +87,6 @@ class Dominance:
             band = f"{number(self.difference[k])} ({number(self.low[k])}–{number(self.high[k])})"
             lines.append(f"{self.max_risk[k]:<9.3g}  {self.right_a[k]:<12.1%} {self.right_b[k]:<12.1%} {band}")
         return "\n".join((*lines, *(f"! {note}" for note in self.warnings)))
-
-    def _repr_html_(self) -> str:
-        import html
-
-        return f"<pre>{html.escape(str(self))}</pre>"
 
 
 def dominance(

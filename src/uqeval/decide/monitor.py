@@ -8,9 +8,8 @@ they are cut into batches.
 
 from __future__ import annotations
 
-import json
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +18,10 @@ from numpy.typing import NDArray
 
 from uqeval._check import Float, Int
 from uqeval._errors import InputError
+from uqeval._result import number
 from uqeval.decide import bounds
 from uqeval.decide.stored import SCHEMA_VERSION, Stored, check_fields, read_json
 from uqeval.inference.intervals import Interval, clopper_pearson, logit_t, settled
-from uqeval.inference.result import number, strict, to_frame
 
 __all__ = ["Check", "cluster_interval", "cluster_se", "look", "risk_interval"]
 
@@ -51,11 +50,7 @@ class Check(Stored):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values by field name."""
-        return {"schema_version": SCHEMA_VERSION} | {f.name: getattr(self, f.name) for f in fields(self)}
-
-    def to_json(self) -> str:
-        """JSON that `from_json` reads; a service can stop and go on."""
-        return json.dumps(strict(self.to_dict()), indent=2, allow_nan=False)
+        return {"schema_version": SCHEMA_VERSION} | super().to_dict()
 
     @classmethod
     def from_json(cls, text: str | Path) -> Check:
@@ -65,11 +60,11 @@ class Check(Stored):
             raise InputError("This Check holds no wealth that this uqeval can go on with. Start a new one.")
         return found
 
-    def to_frame(self, kind: str | None = None) -> Any:
-        """One row: see `uqeval.inference.result.to_frame` for `kind`."""
+    def frame_rows(self) -> list[dict[str, Any]]:
+        """One row."""
         skipped = ("schema_version", "log_wealth", "risk_interval", "votes")
         row = {k: v for k, v in self.to_dict().items() if k not in skipped}
-        return to_frame([row | {"risk_low": self.risk_interval[0], "risk_high": self.risk_interval[1]}], kind)
+        return [row | {"risk_low": self.risk_interval[0], "risk_high": self.risk_interval[1]}]
 
     def __str__(self) -> str:
         seen = (
@@ -79,11 +74,6 @@ class Check(Stored):
         if self.holds:
             return f"Nothing speaks against the promise: {seen} (alarm at {1 / (1 - self.level):.4g})."
         return f"The promise no longer holds ({100 * self.level:.6g}% confidence): {seen}."
-
-    def _repr_html_(self) -> str:
-        import html
-
-        return f"<p>{html.escape(str(self))}</p>"
 
 
 @dataclass(frozen=True)

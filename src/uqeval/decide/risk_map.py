@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from uqeval._check import Float, Int, Nan, check_level
 from uqeval._errors import InputError, collected, notify
+from uqeval._result import Result, number
 from uqeval.decide import bounds
 from uqeval.decide.calibration import Calibration
 from uqeval.decide.monitor import cluster_interval
@@ -23,7 +24,6 @@ from uqeval.decide.rows import (
     note_few_clusters,
 )
 from uqeval.inference.intervals import risk_band
-from uqeval.inference.result import number, to_frame
 from uqeval.inputs import Predictions
 
 __all__ = ["Psi", "RiskMap", "risk_map"]
@@ -39,7 +39,7 @@ class Psi(NamedTuple):
 
 
 @dataclass(frozen=True)
-class RiskMap:
+class RiskMap(Result):
     """Risk inside the sub-level sets {score ≤ threshold}, with bands; a row per candidate threshold, ascending."""
 
     threshold: Float = field(repr=False)
@@ -88,10 +88,10 @@ class RiskMap:
         plain = {"n": self.n, "level": self.level, "what": self.what, "score": self.score}
         return plain | columns | {"warnings": list(self.warnings)}
 
-    def to_frame(self, kind: str | None = None) -> Any:
-        """A row per threshold: see `uqeval.inference.result.to_frame` for `kind`."""
+    def frame_rows(self) -> list[dict[str, Any]]:
+        """A row per threshold."""
         columns = [getattr(self, name).tolist() for name in _COLUMNS]
-        return to_frame([dict(zip(_COLUMNS, row, strict=True)) for row in zip(*columns, strict=True)], kind)
+        return [dict(zip(_COLUMNS, row, strict=True)) for row in zip(*columns, strict=True)]
 
     def __str__(self) -> str:
         lines = [f"{self.n:,} rows, {100 * self.level:.6g}% band for all thresholds at once"]
@@ -101,11 +101,6 @@ class RiskMap:
             band = f"{number(self.risk[k])} ({number(self.band_low[k])}–{number(self.band_high[k])})"
             lines.append(f"{self.threshold[k]:<13.6g}  {self.coverage[k]:>7.1%}   {band}")
         return "\n".join((*lines, *(f"! {note}" for note in self.warnings)))
-
-    def _repr_html_(self) -> str:
-        import html
-
-        return f"<pre>{html.escape(str(self))}</pre>"
 
 
 _COLUMNS = ("threshold", "coverage", "risk", "low", "high", "band_low", "band_high", "accepted", "bad")

@@ -15,16 +15,17 @@ from numpy.typing import ArrayLike, NDArray
 from uqeval import truth
 from uqeval._check import check_codes, check_labels, check_lengths, check_level, check_probs
 from uqeval._errors import InputError
+from uqeval._result import Result
 from uqeval.decide.threshold import Threshold
 from uqeval.decide.walks import METHODS
 from uqeval.inference.means import estimate_accuracy
-from uqeval.inference.result import Estimate, to_frame
+from uqeval.inference.result import Estimate
 
 __all__ = ["SetReport", "SetValuedClassifier"]
 
 
 @dataclass(frozen=True)
-class SetReport:
+class SetReport(Result):
     """How often the set holds the true label, and how large it is."""
 
     coverage: Estimate  # P(label in set)
@@ -33,29 +34,19 @@ class SetReport:
     n: int
     n_classes: int
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values by field name."""
-        parts = {name: getattr(self, name).to_dict() for name in ("coverage", "size", "single")}
-        return parts | {"n": self.n, "n_classes": self.n_classes}
-
-    def to_frame(self, kind: str | None = None) -> Any:
-        """A row per number: see `uqeval.inference.result.to_frame` for `kind`."""
+    def frame_rows(self) -> list[dict[str, Any]]:
+        """A row per number."""
         rows = []
         for name in ("coverage", "size", "single"):
             e: Estimate = getattr(self, name)
             rows.append({"quantity": name, "value": e.value, "low": e.low, "high": e.high, "n": e.n})
-        return to_frame(rows, kind)
+        return rows
 
     def __str__(self) -> str:
         return (
             f"the set holds the label: {self.coverage}; labels per set: {self.size} of {self.n_classes}; "
             f"a single label: {self.single}; {self.n:,} rows"
         )
-
-    def _repr_html_(self) -> str:
-        import html
-
-        return f"<p>{html.escape(str(self))}</p>"
 
 
 class SetValuedClassifier:

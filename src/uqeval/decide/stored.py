@@ -10,6 +10,7 @@ from typing import Any
 
 from uqeval._check import check_level
 from uqeval._errors import InputError
+from uqeval._result import Result
 
 __all__ = ["SCHEMA_VERSION", "Stored", "check_fields", "read_json"]
 
@@ -24,18 +25,14 @@ _KINDS: dict[str, tuple[type, ...]] = {
 }
 
 
-class Stored:
+class Stored(Result):
     """Equal to what has the same JSON: NaN entries are equal too."""
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and _text(self) == _text(other)
+        return isinstance(other, Stored) and type(self) is type(other) and self.to_json() == other.to_json()
 
     def __hash__(self) -> int:
-        return hash(_text(self))
-
-
-def _text(stored: Any) -> str:
-    return stored.to_json()
+        return hash(self.to_json())
 
 
 def read_json(text: str | Path, what: str) -> dict[str, Any]:

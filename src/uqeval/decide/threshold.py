@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields
 from decimal import ROUND_FLOOR, Decimal
 from pathlib import Path
@@ -15,12 +15,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from uqeval._check import MEND, Nan, check_choice, check_level, check_rows, check_vector
 from uqeval._errors import InputError
+from uqeval._result import Grid, Result, as_text, number, strict, to_json
 from uqeval.decide import monitor
 from uqeval.decide.monitor import Check
 from uqeval.decide.rows import check_targets
 from uqeval.decide.stored import SCHEMA_VERSION, Stored, check_fields, read_json
 from uqeval.decide.walks import JOINT, METHODS
-from uqeval.inference.result import Estimate, number, strict, to_frame
+from uqeval.inference.result import Estimate
 
 __all__ = ["Holdout", "Threshold", "Thresholds"]
 
@@ -38,7 +39,7 @@ def shown(value: float, digits: int = 10) -> str:
 
 
 @dataclass(frozen=True)
-class Holdout:
+class Holdout(Result):
     """The threshold on rows that did not choose it: honest estimates of its coverage and its risk."""
 
     n: int
@@ -46,13 +47,6 @@ class Holdout:
     errors_accepted: float
     coverage: Estimate
     risk: Estimate
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values by field name."""
-        return {f.name: getattr(self, f.name) for f in fields(self)} | {
-            "coverage": self.coverage.to_dict(),
-            "risk": self.risk.to_dict(),
-        }
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Holdout:
@@ -218,16 +212,14 @@ class Threshold(Stored):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values by field name."""
-        result = {f.name: getattr(self, f.name) for f in fields(self)}
-        holdout = None if self.holdout is None else self.holdout.to_dict()
-        return {"schema_version": SCHEMA_VERSION} | result | {"holdout": holdout, "warnings": list(self.warnings)}
+        return {"schema_version": SCHEMA_VERSION} | super().to_dict()
 
     def to_json(self) -> str:
         """JSON that `from_json` reads and a service can load: value, promise, method, version, hash of the data."""
         data = strict(self.to_dict())
         if self.feasible and math.isinf(self.value):
             data["value"] = "inf"  # accepts everything; JSON has no infinity
-        return json.dumps(data, indent=2, allow_nan=False)
+        return to_json(data)
 
     @classmethod
     def from_json(cls, text: str | Path) -> Threshold:
@@ -253,11 +245,8 @@ class Threshold(Stored):
             )
         return found
 
-    def to_frame(self, kind: str | None = None) -> Any:
-        """One row: see `uqeval.inference.result.to_frame` for `kind`."""
-        return to_frame([self._flat()], kind)
-
-    def _flat(self) -> dict[str, Any]:
+    def frame_rows(self) -> list[dict[str, Any]]:
+        """One row."""
         skipped = ("coverage_interval", "holdout", "created_with", "warnings")
         row = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in skipped}
         row |= {"coverage_low": self.coverage_interval[0], "coverage_high": self.coverage_interval[1]}
@@ -265,7 +254,7 @@ class Threshold(Stored):
             h = self.holdout
             row |= {"holdout_coverage": h.coverage.value, "holdout_risk": h.risk.value}
             row |= {"holdout_risk_low": h.risk.low, "holdout_risk_high": h.risk.high}
-        return row
+        return [row]
 
     # ---- print ----
 
@@ -316,13 +305,8 @@ class Threshold(Stored):
             )
         return "\n".join((*lines, *(f"! {note}" for note in self.warnings)))
 
-    def _repr_html_(self) -> str:
-        import html
 
-        return "".join(f"<p>{html.escape(line)}</p>" for line in str(self).splitlines())
-
-
-class Thresholds(tuple[Threshold, ...]):
+class Thresholds(tuple[Threshold, ...], Result):
     """Thresholds for several targets, in the order asked for, whose promises hold together."""
 
     __slots__ = ()
@@ -342,7 +326,7 @@ class Thresholds(tuple[Threshold, ...]):
     def to_json(self) -> str:
         """JSON that `from_json` reads."""
         items = [json.loads(t.to_json()) for t in self]
-        return json.dumps({"schema_version": SCHEMA_VERSION, "thresholds": items}, indent=2)
+        return to_json({"schema_version": SCHEMA_VERSION, "thresholds": items})
 
     @classmethod
     def from_json(cls, text: str | Path) -> Thresholds:
@@ -352,36 +336,28 @@ class Thresholds(tuple[Threshold, ...]):
             raise InputError("This is not the JSON of Thresholds: there is no list of thresholds in it.")
         return cls(Threshold.from_json(json.dumps(item)) for item in items)
 
-    def to_frame(self, kind: str | None = None) -> Any:
+    def frame_rows(self) -> list[dict[str, Any]]:
         """A row per target."""
-        return to_frame([t._flat() for t in self], kind)
+        return [row for t in self for row in t.frame_rows()]
 
-    def lines(self) -> list[list[str]]:
-        """A printable table, its heading first."""
+    def table(self) -> Grid:
+        """What each promises."""
         head = ["max risk", "act below", "coverage (interval)", "accepted", "errors", "observed risk"]
         if self and self[0].what == "loss":
             head[4:] = ["loss", "observed loss"]
-        table = [head]
+        rows = []
         for t in self:
             low, high = t.coverage_interval
             cells = [f"{t.max_risk:g}", shown(t.value) if t.feasible else "nothing"]
             cells += [f"{t.coverage:.1%} ({low:.1%}–{high:.1%})" if t.feasible else "0%"]
             cells += [f"{t.n_accepted:,}", f"{t.errors_accepted:,.6g}", number(t.risk)]
-            table.append(cells)
-        return table
+            rows.append(tuple(cells))
+        return Grid(tuple(head), rows)
+
+    def view(self) -> Iterator[str | Grid]:
+        """The table, and what to beware of."""
+        yield self.table()
+        yield from (f"! {note}" for note in dict.fromkeys(note for t in self for note in t.warnings))
 
     def __str__(self) -> str:
-        table = self.lines()
-        widths = [max(len(row[k]) for row in table) for k in range(len(table[0]))]
-        text = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in table]
-        text.insert(1, "─" * (sum(widths) + 2 * (len(widths) - 1)))
-        notes = dict.fromkeys(note for t in self for note in t.warnings)
-        return "\n".join((*text, *(f"! {note}" for note in notes)))
-
-    def _repr_html_(self) -> str:
-        import html
-
-        head, *body = self.lines()
-        rows = "".join("<tr>" + "".join(f"<td>{html.escape(c)}</td>" for c in row) + "</tr>" for row in body)
-        cells = "".join(f"<th>{html.escape(c)}</th>" for c in head)
-        return f"<table><thead><tr>{cells}</tr></thead><tbody>{rows}</tbody></table>"
+        return as_text(self.view())

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from uqeval._check import check_choice, check_level, check_seed
+from uqeval._check import Progress, check_choice, check_level, check_seed
 from uqeval._errors import InputError, UQWarning, collected, notify
-from uqeval.distributed.engines.protocol import Engine, Progress
+from uqeval.distributed.engines.protocol import Engine
 from uqeval.distributed.evaluate import column_options, open_engine
 from uqeval.distributed.plan.group_pairs import pairs_by_group, same_everywhere
 from uqeval.distributed.plan.paired import Found, pairs_of_run

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from uqeval._check import check_level, check_seed
+from uqeval._check import Progress, check_level, check_seed
 from uqeval._errors import InputError, MissingExtra, UQWarning, collected, notify
-from uqeval.distributed.engines.protocol import Engine, Progress
+from uqeval.distributed.engines.protocol import Engine
 from uqeval.distributed.plan.by_group import clusters_in, estimate_rows, evaluate_groups
 from uqeval.distributed.plan.run import Request, Run
 from uqeval.distributed.result import Summary

@@ -10,14 +10,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from uqeval import kernels
-from uqeval._check import Nan, check_choice, check_level, check_seed
+from uqeval._check import Nan, Progress, check_choice, check_level, check_seed
 from uqeval._errors import InputError, UQWarning, collected, notify
 from uqeval.evaluation.candidates import Candidate, find_candidates, find_pairs
 from uqeval.evaluation.comparison import Comparison, Pair
 from uqeval.evaluation.lazy import hand_over
 from uqeval.evaluation.table import Table
 from uqeval.inference.bootstrap import (
-    Progress,
     check_resamples,
     resample_ece,
     resample_means,
@@ -78,7 +77,7 @@ def compare(
         clusters.
     seed : int or numpy Generator
         For the draws behind max-t and the bootstrap.
-    progress : callable(done, total), optional
+    progress : callable(stage, done, total), optional
         Called while the bootstrap runs.
     error, loss, weights, clusters, groups, nan
         As in `evaluate`, with plain arrays.

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from uqeval._result import Grid, Result, as_text, number, p_text, versions
 from uqeval.evaluation.result import SCHEMA_VERSION
 from uqeval.inference.multiplicity import cliques
-from uqeval.inference.result import number, strict, to_frame, versions
 from uqeval.metrics.registry import REGISTRY
 
 __all__ = ["Comparison", "Pair"]
@@ -34,7 +34,7 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Result):
     """Paired differences of one metric on the same rows."""
 
     metric: str
@@ -111,25 +111,16 @@ class Comparison:
             "versions": versions(),
         }
 
-    def to_json(self) -> str:
-        """`to_dict` as JSON; NaN and infinity become null."""
-        import json
-
-        return json.dumps(strict(self.to_dict()), indent=2, ensure_ascii=False, allow_nan=False)
-
-    def to_frame(self, kind: str | None = None) -> Any:
+    def frame_rows(self) -> list[dict[str, Any]]:
         """One row per pair: a, b, metric, difference, low, high, se, p, p_adjusted (and group, where there are any)."""
         names = ("difference", "low", "high", "se", "p", "p_adjusted")
         grouped = any(row.group is not None for row in self.rows)
-        return to_frame(
-            [
-                {"a": row.a, "b": row.b, "metric": self.metric}
-                | {name: getattr(row, name) for name in names}
-                | ({"group": row.group} if grouped else {})
-                for row in self.rows
-            ],
-            kind,
-        )
+        return [
+            {"a": row.a, "b": row.b, "metric": self.metric}
+            | {name: getattr(row, name) for name in names}
+            | ({"group": row.group} if grouped else {})
+            for row in self.rows
+        ]
 
     # ---- print ----
 
@@ -178,34 +169,19 @@ class Comparison:
             table.append((shown, difference, p_text(row.p), p_text(row.p_adjusted)))
         return table
 
+    def view(self) -> Iterator[str | Grid]:
+        """Headline, verdict, values, differences, who cannot be told apart, what to beware of."""
+        yield self.headline()
+        yield from self.verdict()
+        width = max(map(len, self.values))
+        yield "\n".join(["", *(f"  {name:<{width}}  {number(self.values[name])}" for name in self.ranking()), ""])
+        yield Grid(("difference", "value (interval)", "p", "adjusted p"), self.lines())
+        if runs := [" · ".join(group) for group in self.groups()]:
+            yield "\n".join(["", "not shown to differ (each line):", *(f"  {run}" for run in runs)])
+        yield from (f"! {note}" for note in self.warnings)
+
     def __str__(self) -> str:
-        head = ("difference", "value (interval)", "p", "adjusted p")
-        table: list[tuple[str, ...]] = [head, *self.lines()]
-        widths = [max(len(line[k]) for line in table) for k in range(4)]
-        rows = ["  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in table]
-        rows.insert(1, "─" * (sum(widths) + 6))
-        values = [f"  {name:<{max(map(len, self.values))}}  {number(self.values[name])}" for name in self.ranking()]
-        runs = [" · ".join(group) for group in self.groups()]
-        together = ["", "not shown to differ (each line):", *(f"  {run}" for run in runs)] if runs else []
-        notes = [f"! {note}" for note in self.warnings]
-        return "\n".join([self.headline(), *self.verdict(), "", *values, "", *rows, *together, *notes])
-
-    def _repr_html_(self) -> str:
-        import html
-
-        body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in line) + "</tr>" for line in self.lines()
-        )
-        head = "<tr><th>difference</th><th>value (interval)</th><th>p</th><th>adjusted p</th></tr>"
-        words = html.escape(" ".join([self.headline(), *self.verdict()]))
-        return f"<p>{words}</p><table><thead>{head}</thead><tbody>{body}</tbody></table>"
-
-
-def p_text(p: float) -> str:
-    """A p-value for reading."""
-    if math.isnan(p):
-        return "–"
-    return "<0.0001" if p < 1e-4 else f"{p:.4f}"
+        return as_text(self.view())
 
 
 def _key(value: float, higher: bool) -> tuple[bool, float]:

@@ -15,6 +15,7 @@ from uqeval import kernels
 from uqeval import scores as score_functions
 from uqeval._check import (
     Nan,
+    Progress,
     check_choice,
     check_lengths,
     check_level,
@@ -28,7 +29,6 @@ from uqeval.evaluation.result import Evaluation, Mixed, Row
 from uqeval.evaluation.table import Table
 from uqeval.inference import means
 from uqeval.inference.bootstrap import (
-    Progress,
     check_resamples,
     resample_ece,
     resample_means,
@@ -88,7 +88,7 @@ def evaluate(
         What to do with rows of plain arrays that hold NaN.
     seed : int or numpy Generator
         For the intervals that draw random numbers.
-    progress : callable(done, total), optional
+    progress : callable(stage, done, total), optional
         Called after each estimate; while the bootstrap runs, from 0 to the total for each score and metric.
 
     Returns
@@ -272,7 +272,7 @@ def _counter(
             yield row
             done += 1
             if progress is not None:
-                progress(done, total)
+                progress("evaluating", done, total)
 
     return counted
 

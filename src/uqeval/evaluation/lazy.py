@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from uqeval._check import Progress
 from uqeval._errors import InputError
-from uqeval.inference.bootstrap import Progress
 
 __all__ = ["FILES", "ROUTES", "hand_over", "kind_of"]
 
@@ -87,6 +87,6 @@ def _told(progress: Progress) -> Any:
     """Rows done in each stage, for a callable(done, total)."""
 
     def told(stage: str, done: int, total: int) -> None:
-        progress(done, total)
+        progress(stage, done, total)
 
     return told

@@ -9,8 +9,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from uqeval._errors import InputError
+from uqeval._result import Grid, Result, as_text, number, versions
 from uqeval.inference.power import detectable_difference
-from uqeval.inference.result import Estimate, number, strict, to_frame, versions
+from uqeval.inference.result import Estimate
 from uqeval.metrics.registry import REGISTRY
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class Panel:
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class Evaluation(Result):
     """All estimates of one test set."""
 
     n: int
@@ -140,15 +141,10 @@ class Evaluation:
             "versions": versions(),
         }
 
-    def to_json(self) -> str:
-        """`to_dict` as JSON; NaN and infinity become null."""
-        import json
-
-        return json.dumps(strict(self.to_dict()), indent=2, ensure_ascii=False, allow_nan=False)
-
-    def to_frame(self, kind: str | None = None) -> Any:
-        """One row per estimate, as "pandas", "polars" or "pyarrow" (None: the first that is installed)."""
-        return to_frame(self.to_dict()["estimates"], kind)
+    def frame_rows(self) -> list[dict[str, Any]]:
+        """One row per estimate."""
+        rows: list[dict[str, Any]] = self.to_dict()["estimates"]
+        return rows
 
     # ---- print ----
 
@@ -259,61 +255,31 @@ class Evaluation:
             if rate > 0.01
         ]
 
-    def __str__(self) -> str:
-        lines = [self.headline()]
+    def view(self) -> Iterator[str | Grid]:
+        """Headline, verdict, tables, the model itself, what to beware of."""
+        yield self.headline()
         if few := self.too_few():
-            lines.append(f"! {few}")
-        lines += self.verdict()
+            yield f"! {few}"
+        yield from self.verdict()
         for panel in self.panels():
-            lines += ["", *_text_panel(self, panel)]
+            cells = [(name, *(f"{text} *" if top else text for text, top in row)) for name, row in self.cells(panel)]
+            yield ""
+            yield Grid(("score", *(title for title, _, _ in panel.columns)), cells, panel.title)
         if (hidden := len(self.groups) - _MOST_GROUPS) > 0:
-            lines.append(f"… and {hidden} more groups (see to_frame())")
+            yield f"… and {hidden} more groups (see to_frame())"
         if model := self.model_lines():
-            lines += ["", "the model itself:"]
-            lines += [f"  {title:<16}{estimate}" for title, estimate in model]
+            yield "\nthe model itself:"
+            yield from (f"  {title:<16}{estimate}" for title, estimate in model)
         if detectable := self.detectable_line():
-            lines += ["", detectable]
-        lines += ["", "* best score of the column; higher ↑ or lower ↓ is better"]
-        lines += [f"! {note}" for note in (*self.mixed_lines(), *self.tie_notes(), *self.warnings)]
-        return "\n".join(lines)
+            yield f"\n{detectable}"
+        yield "\n* best score of the column; higher ↑ or lower ↓ is better"
+        yield from (f"! {note}" for note in (*self.mixed_lines(), *self.tie_notes(), *self.warnings))
 
-    def _repr_html_(self) -> str:
-        import html
-
-        parts = [f"<p>{html.escape(self.headline())}</p>"]
-        if few := self.too_few():
-            parts.append(f"<p><strong>{html.escape(few)}</strong></p>")
-        for panel in self.panels(width=6):
-            parts.append(_html_panel(self, panel))
-        rows = "".join(f"<li>{html.escape(f'{title}: {e}')}</li>" for title, e in self.model_lines())
-        notes = "".join(f"<li>{html.escape(note)}</li>" for note in (*self.tie_notes(), *self.warnings))
-        return "".join(parts) + f"<ul>{rows}</ul><ul>{notes}</ul>"
+    def __str__(self) -> str:
+        return as_text(self.view())
 
 
 def heading(metric: str) -> str:
     """Title with the direction that is better."""
     known = REGISTRY[metric]
     return f"{known.title} {'↑' if known.direction == 'higher' else '↓'}"
-
-
-def _text_panel(ev: Evaluation, panel: Panel) -> list[str]:
-    table = [["score", *(title for title, _, _ in panel.columns)]]
-    table += [[name, *(f"{text} *" if top else text for text, top in cells)] for name, cells in ev.cells(panel)]
-    widths = [max(len(line[k]) for line in table) for k in range(len(table[0]))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in table]
-    lines.insert(1, "─" * (sum(widths) + 2 * (len(widths) - 1)))
-    return [panel.title, *lines] if panel.title else lines
-
-
-def _html_panel(ev: Evaluation, panel: Panel) -> str:
-    import html
-
-    head = "".join(f"<th>{html.escape(title)}</th>" for title, _, _ in panel.columns)
-    body = "".join(
-        f"<tr><th>{html.escape(name)}</th>"
-        + "".join(f"<td>{'<b>' if top else ''}{html.escape(text)}{'</b>' if top else ''}</td>" for text, top in cells)
-        + "</tr>"
-        for name, cells in ev.cells(panel)
-    )
-    caption = f"<caption>{html.escape(panel.title)}</caption>" if panel.title else ""
-    return f"<table>{caption}<thead><tr><th>score</th>{head}</tr></thead><tbody>{body}</tbody></table>"

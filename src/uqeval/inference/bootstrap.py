@@ -6,23 +6,22 @@ simulations behind `estimate`). Resampling is unstratified; resamples that leave
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from uqeval import kernels
-from uqeval._check import Float, Int
+from uqeval._check import Float, Int, Progress
 from uqeval._errors import InputError
 from uqeval.inference.paired import joint_of_samples
 from uqeval.inference.sample import Sample
 from uqeval.kernels.pairs import draw_units
 from uqeval.metrics.calibration import bin_rows, debiased_l1, l1
 
-__all__ = ["Progress", "check_resamples", "percentile", "resample_ece", "resample_means", "resample_samples"]
+__all__ = ["check_resamples", "percentile", "resample_ece", "resample_means", "resample_samples"]
 
-Progress = Callable[[int, int], None]
 _CELLS = 1 << 22  # draws held at a time
 _PAIRS = ("uq_c_index", "somers_phi", "somers_varphi", "kendall_phi", "kendall_varphi")
 
@@ -53,7 +52,7 @@ def _streams(
         part = slice(at, min(at + chunk, resamples))
         yield part, seeds[part]
         if progress is not None:
-            progress(part.stop, resamples)
+            progress("resampling", part.stop, resamples)
 
 
 def _units(n: int, clusters: Int | None, keys: list[NDArray[Any]]) -> tuple[Int, int]:

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from uqeval._check import Float, check_choice, check_codes, check_lengths, check_level, check_vector
 from uqeval._errors import InputError, UndefinedMetricWarning, notify
+from uqeval._result import Result, number
 from uqeval.inference.intervals import NAN, t_quantile, z_quantile
-from uqeval.inference.result import Estimate, number
+from uqeval.inference.result import Estimate
 
 __all__ = ["CorrelationTest", "compare_correlations", "pearson"]
 
@@ -88,7 +88,7 @@ def pearson(
 
 
 @dataclass(frozen=True)
-class CorrelationTest:
+class CorrelationTest(Result):
     """Two correlations with the same variable on the same units, first minus second."""
 
     first: float
@@ -102,10 +102,6 @@ class CorrelationTest:
     p_steiger: float
     level: float
     n: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values by field name."""
-        return dict(vars(self))
 
     def __str__(self) -> str:
         return (

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from uqeval._check import (
     Float,
     Nan,
+    Progress,
     check_bits_and_weights,
     check_choice,
     check_codes,
@@ -31,7 +32,6 @@ from uqeval._check import (
 from uqeval._errors import InputError, UndefinedMetricWarning, UQWarning, notify
 from uqeval.inference import concordance, means, ood, selective
 from uqeval.inference.bootstrap import (
-    Progress,
     check_resamples,
     percentile,
     resample_ece,
@@ -117,7 +117,7 @@ def estimate(
         What to do with rows that hold NaN (ranking metrics).
     seed : int or numpy Generator
         For the intervals that draw random numbers (ECE, FPR, AUPR, bootstrap).
-    progress : callable(done, total), optional
+    progress : callable(stage, done, total), optional
         Called while the bootstrap runs.
 
     Returns

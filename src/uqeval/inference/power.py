@@ -7,21 +7,21 @@ where SD is that of the influence values: from a pilot, or for UQ-AUC from the b
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
 from uqeval._check import check_level
 from uqeval._errors import InputError, UQWarning, notify
+from uqeval._result import Result, number
 from uqeval.inference.intervals import z_quantile
-from uqeval.inference.result import Estimate, number
+from uqeval.inference.result import Estimate
 
 __all__ = ["SampleSize", "detectable_difference", "influence_sd", "sample_size"]
 
 
 @dataclass(frozen=True)
-class SampleSize:
+class SampleSize(Result):
     """Rows needed, and the errors to expect among them (None where the error rate is unknown)."""
 
     n: int
@@ -30,10 +30,6 @@ class SampleSize:
     sd: float
     level: float
     power: float | None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values by field name."""
-        return asdict(self)
 
     def __str__(self) -> str:
         errors = "" if self.errors is None else f", about {self.errors:,} of them wrong"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,11 +16,11 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from uqeval._check import Progress
 from uqeval._errors import InputError
 
 __all__ = ["Bank", "Net", "initial_layers", "train"]
 
-Progress = Callable[[int, int], None]
 _BETA1, _BETA2, _EPS = 0.9, 0.999, 1e-8  # Adam (Kingma & Ba 2015)
 _MOST = 32  # networks side by side
 _AT_ONCE = 1 << 22  # hidden activations of a forward pass
@@ -82,7 +82,7 @@ def train(
         Training rows, classes 0..K-1.
     classes, epochs, batch_size : int
         Outputs, passes over the rows, rows a step (the last step of an epoch takes what is left).
-    progress : callable(done, total), optional
+    progress : callable(stage, done, total), optional
         Called after every epoch of every architecture.
     """
     if not nets:
@@ -97,7 +97,7 @@ def train(
             group.epoch(rows, targets, batch_size)
             done += 1
             if progress is not None:
-                progress(done, epochs * len(places))
+                progress("training", done, epochs * len(places))
         groups.append(group)
     return Bank(list(nets), groups, places)
 

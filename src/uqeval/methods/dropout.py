@@ -82,7 +82,7 @@ class MCDropout:
             or dict of tensors, handed to the model as it is; y are class indices of shape (batch,).
         progress : None, False or callable
             None shows a bar when stderr is a terminal and the work takes more than a second; False shows none; a
-            function is called as ``progress(done, total)`` after each batch (total is None while unknown).
+            function is called as ``progress(stage, done, total)`` after each batch (total is None while unknown).
 
         Returns
         -------

@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 Device: TypeAlias = str | torch.device | None
-Progress: TypeAlias = Callable[[int, int | None], object] | Literal[False] | None
+Progress: TypeAlias = Callable[[str, int, int | None], object] | Literal[False] | None
 
 _PATIENCE = 1.0  # seconds of work before a bar appears
 
@@ -147,7 +147,7 @@ class Passes:
     count : int
         How many passes there will be.
     progress : None, False or callable
-        None: a bar on the terminal after a second; False: none; else called as ``progress(done, total)``.
+        None: a bar on the terminal after a second; False: none; else called as ``progress(stage, done, total)``.
     """
 
     def __init__(self, method: str, loader: Iterable[Any], count: int, progress: Progress = None) -> None:
@@ -296,7 +296,7 @@ class _Meter:
 
     def __init__(self, title: str, progress: Progress, passes: int, batches: int | None) -> None:
         if not (progress is None or progress is False or callable(progress)):
-            raise InputError(f"`progress` is {progress!r}. Pass None, False or a function of (done, total).")
+            raise InputError(f"`progress` is {progress!r}. Pass None, False or a function of (stage, done, total).")
         self._call = progress if callable(progress) else None
         self._wanted = progress is None and sys.stderr is not None and sys.stderr.isatty()
         self._title, self._passes = title, passes
@@ -312,7 +312,7 @@ class _Meter:
     def step(self) -> None:
         self._count += 1
         if self._call is not None:
-            self._call(self._count, self._total)
+            self._call(self._title, self._count, self._total)
         if self._wanted and self._bar is None and time.monotonic() - self._start > _PATIENCE:
             self._open()
         if self._bar is not None:

@@ -7,9 +7,9 @@ from typing import Any
 import altair as alt
 
 from uqeval._errors import InputError
-from uqeval.evaluation.comparison import Comparison, p_text
+from uqeval._result import number, p_text
+from uqeval.evaluation.comparison import Comparison
 from uqeval.evaluation.result import Evaluation
-from uqeval.inference.result import number
 from uqeval.metrics.registry import REGISTRY
 from uqeval.plot import data, theme
 from uqeval.plot.parts import colors_of, small_multiples

@@ -11,8 +11,8 @@ import numpy as np
 
 from uqeval._check import nearest
 from uqeval._errors import InputError
+from uqeval._result import number
 from uqeval.evaluation.result import Evaluation
-from uqeval.inference.result import number
 from uqeval.metrics.registry import REGISTRY
 from uqeval.plot import data, theme
 from uqeval.plot.parts import PANEL, PERCENT, WIDTH, colors_of, more, size, small_multiples, wrapped

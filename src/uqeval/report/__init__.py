@@ -12,11 +12,11 @@ import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 
 from uqeval._errors import InputError
+from uqeval._files import check_target, write_whole
 from uqeval.decide.rows import check_targets
 from uqeval.evaluation.comparison import Comparison
 from uqeval.evaluation.result import Evaluation
@@ -77,7 +77,7 @@ def report(
         raise InputError(f"`title` must be text; it is {title!r}.")
     if isinstance(mistakes, bool) or not isinstance(mistakes, int | np.integer) or not 0 <= mistakes <= _MOST_MISTAKES:
         raise InputError(f"`mistakes` must be an int from 0 to {_MOST_MISTAKES}; it is {mistakes!r}.")
-    target = None if path is None else _target(path)
+    target = None if path is None else check_target(path)
     from uqeval.report.page import render
     from uqeval.report.payload import comparison_payload, evaluation_payload
 
@@ -96,38 +96,7 @@ def report(
                 compare=bool(compare),
             )
         )
-    return html if target is None else _write(html, target)
-
-
-def _target(path: Any) -> Path:
-    """The file to write, checked before the work is done."""
-    if not isinstance(path, str | os.PathLike) or not str(path):
-        raise InputError(f'`path` must be a file name, as "report.html"; it is {path!r}.')
-    target = Path(path)
-    if target.is_dir():
-        raise InputError(
-            f"`path` is the folder {str(target)!r}. Pass a file name in it, as {str(target / 'report.html')!r}."
-        )
-    if target.exists() and not target.is_file():
-        raise InputError(f"`path`: {str(target)!r} is no ordinary file. Pass a file name; path=None returns the text.")
-    if not target.parent.is_dir():
-        raise InputError(f"`path`: there is no folder {str(target.parent)!r}. Create it first.")
-    return target
-
-
-def _write(html: str, target: Path) -> Path:
-    """All or nothing: a reader never sees half a page, and a failure leaves the former file."""
-    part = target.with_name(f".{target.name}.{uuid4().hex[:12]}.tmp")
-    try:
-        try:
-            with open(part, "x", encoding="utf-8", newline="\n") as file:
-                file.write(html)
-            os.replace(part, target)
-        finally:
-            part.unlink(missing_ok=True)
-    except OSError as error:
-        raise InputError(f"`path`: {str(target)!r} cannot be written ({error.strerror}). Pass another place.") from None
-    return target
+    return html if target is None else write_whole(target, html)
 
 
 class _CallableModule(ModuleType):

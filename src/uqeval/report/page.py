@@ -10,8 +10,8 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
+from uqeval._result import strict
 from uqeval.decide.threshold import shown as printed
-from uqeval.inference.result import strict
 from uqeval.report.words import count, percent
 
 __all__ = ["render"]

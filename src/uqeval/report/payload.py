@@ -13,14 +13,15 @@ from typing import Any
 import numpy as np
 
 from uqeval._errors import InputError, collected
+from uqeval._result import number, p_text, versions
 from uqeval.decide.choose import choose_threshold
 from uqeval.decide.threshold import Threshold
 from uqeval.decide.threshold import shown as printed
 from uqeval.evaluation.compare import compare as compare_scores
-from uqeval.evaluation.comparison import Comparison, p_text
+from uqeval.evaluation.comparison import Comparison
 from uqeval.evaluation.result import Evaluation, heading
 from uqeval.evaluation.table import Table
-from uqeval.inference.result import Estimate, number, versions
+from uqeval.inference.result import Estimate
 from uqeval.inference.sample import kish
 from uqeval.metrics.registry import REGISTRY
 from uqeval.report import charts, mistakes

@@ -13,7 +13,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from uqeval.inference.result import versions
+from uqeval._result import versions
 from uqeval.report.words import plural
 from uqeval.reproduce.panels import Picture
 from uqeval.reproduce.study import TITLES, TRUTHS, Study, write_whole

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from uqeval._errors import collected
+from uqeval._result import strict, to_frame
 from uqeval.inference.correlations import compare_correlations, pearson
-from uqeval.inference.result import strict, to_frame
 
 __all__ = ["METRICS", "TRUTHS", "Study", "correlate", "summarise", "write_tables", "write_whole"]
 
@@ -54,7 +54,7 @@ class Study:
         return {name: getattr(self, name) for name in names}
 
     def to_frame(self, kind: str | None = None) -> Any:
-        """The correlations: see `uqeval.inference.result.to_frame` for `kind`."""
+        """The correlations: see `Result.to_frame` for `kind`."""
         return to_frame(self.correlations, kind)
 
     def markdown(self) -> str:

@@ -6,7 +6,6 @@ rows of one value tie, and rows of one stretch may compare in any way.
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass, fields
 from typing import Any
@@ -14,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from uqeval._check import Float, Int
+from uqeval._result import Result, number
 from uqeval.distributed.bounds.cells import Table, is_single
-from uqeval.inference.result import number, strict, to_frame
 
 __all__ = ["SCHEMA_VERSION", "Bounds", "StreamResult", "auc_bounds", "aurc_bounds", "dot", "pair_bounds"]
 
@@ -63,7 +62,7 @@ class Bounds:
 
 
 @dataclass(frozen=True)
-class StreamResult:
+class StreamResult(Result):
     """What is certain about all rows seen; a metric is None where its column did not come."""
 
     n: int
@@ -101,14 +100,10 @@ class StreamResult:
             "reached": self.reached,
         }
 
-    def to_json(self) -> str:
-        """JSON of `to_dict`; NaN becomes null."""
-        return json.dumps(strict(self.to_dict()), indent=2, allow_nan=False)
-
-    def to_frame(self, kind: str | None = None) -> Any:
-        """One row per metric: see `uqeval.inference.result.to_frame` for `kind`."""
+    def frame_rows(self) -> list[dict[str, Any]]:
+        """One row per metric."""
         found = {name: getattr(self, name) for name in _METRICS}
-        return to_frame([{"metric": k, "n": self.n} | v.to_dict() for k, v in found.items() if v is not None], kind)
+        return [{"metric": k, "n": self.n} | v.to_dict() for k, v in found.items() if v is not None]
 
     def __str__(self) -> str:
         lines = [f"{self.n:,} rows" + (f", {self.n_errors:,} errors" if self.n_errors is not None else "")]
@@ -123,11 +118,6 @@ class StreamResult:
         if wide:
             lines.append(f"The width asked for, {self.approx:g}, was not reached: {' and '.join(wide)}.")
         return "\n".join(lines)
-
-    def _repr_html_(self) -> str:
-        import html
-
-        return f"<pre>{html.escape(str(self))}</pre>"
 
 
 # ---- bounds ---------------------------------------------------------------------------------------------------

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Sequence
@@ -13,17 +12,18 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from uqeval import kernels
+from uqeval._check import Progress
 from uqeval._errors import InputError
+from uqeval._result import Result
 from uqeval.distributed.bounds.bounds import SCHEMA_VERSION, StreamResult
 from uqeval.distributed.bounds.state import StreamState
 from uqeval.distributed.engines.local.engine import LocalEngine, parse_memory
-from uqeval.distributed.engines.protocol import Place, Progress, State
+from uqeval.distributed.engines.protocol import Place, State
 from uqeval.distributed.evaluate import column_options
 from uqeval.distributed.plan.columns import Prepare, find_rows, shifted
 from uqeval.distributed.plan.count import Draw
 from uqeval.distributed.plan.first_look import Look
 from uqeval.distributed.plan.run import Run
-from uqeval.inference.result import strict, to_frame
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,7 +34,7 @@ _STATE_BYTES = 80 * 10**6  # of one score in one thread, at most, at 1e-4
 
 
 @dataclass(frozen=True)
-class Certain:
+class Certain(Result):
     """Bounds that are certain for exactly these rows, by score; not a confidence interval."""
 
     scores: dict[str, StreamResult]
@@ -62,18 +62,14 @@ class Certain:
             "run": run,
         }
 
-    def to_json(self) -> str:
-        """`to_dict` as JSON; NaN becomes null."""
-        return json.dumps(strict(self.to_dict()), indent=2, ensure_ascii=False, allow_nan=False)
-
-    def to_frame(self, kind: str | None = None) -> Any:
-        """One row per score and metric: see `uqeval.inference.result.to_frame` for `kind`."""
+    def frame_rows(self) -> list[dict[str, Any]]:
+        """One row per score and metric."""
         rows = []
         for name, found in self.scores.items():
             plain = found.to_dict()
             metrics = [metric for metric, value in plain.items() if isinstance(value, dict)]
             rows += [{"score": name, "metric": metric, "n": found.n} | plain[metric] for metric in metrics]
-        return to_frame(rows, kind)
+        return rows
 
     def summary(self) -> str:
         """What it cost."""
@@ -85,11 +81,6 @@ class Certain:
 
     def __str__(self) -> str:
         return "\n\n".join(f"{name}: {found}" for name, found in self.scores.items()) + f"\n\n{self.summary()}"
-
-    def _repr_html_(self) -> str:
-        import html
-
-        return f"<pre>{html.escape(str(self))}</pre>"
 
 
 def approx_scores(

@@ -11,12 +11,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from uqeval._check import nearest
+from uqeval._check import Progress, nearest
 from uqeval._errors import InputError, MissingExtra
 from uqeval.distributed.compare import DistributedComparison, compare
 from uqeval.distributed.engines.local.engine import parse_memory
 from uqeval.distributed.engines.local.query import BATCH, FrameEngine, querying
-from uqeval.distributed.engines.protocol import Engine, Progress
+from uqeval.distributed.engines.protocol import Engine
 from uqeval.distributed.evaluate import DistributedEvaluation, evaluate
 from uqeval.distributed.memory import roles, usual_memory
 from uqeval.inputs.columns import Columns, listed, plan_columns

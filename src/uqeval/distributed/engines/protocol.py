@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from uqeval._check import Progress
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -36,7 +38,6 @@ __all__ = [
 
 # Small and mergeable: NumPy arrays (no objects) and JSON values (integers of any size, floats, texts, lists).
 State = dict[str, Any]
-Progress = Callable[[str, int, int], None]  # stage, rows done, rows in all
 
 
 class Cancelled(Exception):

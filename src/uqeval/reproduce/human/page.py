@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from uqeval.evaluation.comparison import p_text
+from uqeval._result import p_text
 from uqeval.report.words import plural
 from uqeval.reproduce.human.run import RealStudy
 from uqeval.reproduce.human.tables import FLOORS, MAIN, cell, known_rows, main_rows, pattern, pick

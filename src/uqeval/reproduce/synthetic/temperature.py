@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from uqeval import metrics, scores, truth
 from uqeval._check import Float, Int
 from uqeval._errors import InputError, MissingExtra, collected
-from uqeval.inference.result import number, to_frame
+from uqeval._result import number, to_frame
 from uqeval.reproduce.study import TITLES, write_tables
 from uqeval.reproduce.synthetic.run import draw_of, read_grid, softmax
 
@@ -60,7 +60,7 @@ class Temperature:
         return {name: getattr(self, name) for name in names}
 
     def to_frame(self, kind: str | None = None) -> Any:
-        """A row per case and temperature: see `uqeval.inference.result.to_frame` for `kind`."""
+        """A row per case and temperature: see `Result.to_frame` for `kind`."""
         return to_frame(self.rows, kind)
 
     def lines(self) -> list[list[str]]:

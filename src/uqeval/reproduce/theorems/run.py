@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from uqeval._errors import InputError
-from uqeval.inference.result import strict, to_frame
+from uqeval._result import strict, to_frame
 from uqeval.reproduce.study import write_whole
 
 __all__ = ["Check", "Theorems", "theorems"]
@@ -61,7 +61,7 @@ class Theorems:
         return {"study": "theorems", "settings": {"seed": self.seed, "populations": self.populations}, "checks": rows}
 
     def to_frame(self, kind: str | None = None) -> Any:
-        """A row per check: see `uqeval.inference.result.to_frame` for `kind`."""
+        """A row per check: see `Result.to_frame` for `kind`."""
         rows = [{"name": c.name, "where": c.where, "claim": c.claim, "verdict": c.verdict} for c in self.checks]
         return to_frame(rows, kind)
 

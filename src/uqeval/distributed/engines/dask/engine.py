@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import dask
 import numpy as np
 
+from uqeval._check import Progress
 from uqeval._errors import InputError
 from uqeval.distributed.engines.dask.cluster import (
     Unit,
@@ -55,7 +56,6 @@ from uqeval.distributed.engines.protocol import (
     Input,
     Part,
     Place,
-    Progress,
     Shuffled,
     State,
 )

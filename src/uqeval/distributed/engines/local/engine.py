@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 import numpy as np
 
 from uqeval import kernels
+from uqeval._check import Progress
 from uqeval._errors import InputError
 from uqeval.distributed.engines.local.files import Chunk, Files
 from uqeval.distributed.engines.local.spill import Spill
@@ -26,7 +27,6 @@ from uqeval.distributed.engines.protocol import (
     Input,
     Part,
     Place,
-    Progress,
     Shuffled,
     State,
 )

@@ -9,10 +9,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from uqeval._check import Progress
 from uqeval._errors import InputError, MissingExtra
 from uqeval.distributed.engines.local.engine import LocalEngine, parse_memory
 from uqeval.distributed.engines.local.files import Chunk
-from uqeval.distributed.engines.protocol import Part, Place, Progress
+from uqeval.distributed.engines.protocol import Part, Place
 
 if TYPE_CHECKING:
     import pyarrow as pa

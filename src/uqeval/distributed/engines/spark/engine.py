@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from uqeval import kernels
+from uqeval._check import Progress
 from uqeval._errors import InputError
 from uqeval.distributed.engines.local.engine import parse_memory
 from uqeval.distributed.engines.local.files import Files
@@ -29,7 +30,6 @@ from uqeval.distributed.engines.protocol import (
     Input,
     Part,
     Place,
-    Progress,
     Shuffled,
     State,
 )

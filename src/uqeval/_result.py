@@ -1,0 +1,156 @@
+"""What every result can do: plain values, JSON, a frame, a table in a notebook; and how a number is written."""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import fields
+from importlib.util import find_spec
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from uqeval import kernels
+from uqeval._check import check_choice
+from uqeval._version import __version__
+
+__all__ = ["Grid", "Result", "as_text", "number", "p_text", "strict", "to_frame", "to_json", "versions"]
+
+
+class Grid(NamedTuple):
+    """A table to read; a cell that stands out ends in " *"."""
+
+    head: tuple[str, ...]
+    rows: list[tuple[str, ...]]
+    caption: str | None = None
+
+    def text(self) -> str:
+        """Columns side by side."""
+        table = [self.head, *self.rows]
+        widths = [max(len(line[k]) for line in table) for k in range(len(self.head))]
+        lines = ["  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in table]
+        lines.insert(1, "─" * (sum(widths) + 2 * (len(widths) - 1)))
+        return "\n".join([self.caption, *lines] if self.caption else lines)
+
+    def html(self) -> str:
+        """An element of a page."""
+        caption = f"<caption>{html.escape(self.caption)}</caption>" if self.caption else ""
+        head = "".join(f"<th>{html.escape(cell)}</th>" for cell in self.head)
+        body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in self.rows)
+        return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _cell(text: str) -> str:
+    best = text.endswith(" *")
+    return f"<td>{'<b>' if best else ''}{html.escape(text.removesuffix(' *'))}{'</b>' if best else ''}</td>"
+
+
+class Result:
+    """A frozen dataclass that users keep, print, store and look at.
+
+    A subclass says what differs: `to_dict` where its fields are not the data, `frame_rows` where it is more than one
+    row, and `view`, its text and tables, or `__str__` alone.
+    """
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values by field name."""
+        return {f.name: _plain(getattr(self, f.name)) for f in fields(self)}  # type: ignore[arg-type]
+
+    def to_json(self) -> str:
+        """`to_dict` as JSON; NaN and infinity become null."""
+        return to_json(self.to_dict())
+
+    def frame_rows(self) -> list[dict[str, Any]]:
+        """The rows of `to_frame`."""
+        return [self.to_dict()]
+
+    def to_frame(self, kind: str | None = None) -> Any:
+        """A dataframe: "pandas", "polars" or "pyarrow"; None takes the first that is installed."""
+        return to_frame(self.frame_rows(), kind)
+
+    def view(self) -> Iterator[str | Grid]:
+        """Lines and tables, from top to bottom."""
+        yield str(self)
+
+    def _repr_html_(self) -> str:
+        return "".join(part.html() if isinstance(part, Grid) else _words(part) for part in self.view() if part)
+
+
+def _words(text: str) -> str:
+    element = "pre" if "\n" in text else "p"
+    return f"<{element}>{html.escape(text)}</{element}>"
+
+
+def as_text(parts: Iterable[str | Grid]) -> str:
+    """What `view` gives, for a terminal."""
+    return "\n".join(part.text() if isinstance(part, Grid) else part for part in parts)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Result):
+        return value.to_dict()
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+
+
+def strict(value: Any) -> Any:
+    """The same data as valid JSON: NaN and infinity become null."""
+    if isinstance(value, dict):
+        return {key: strict(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [strict(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def to_json(data: Any) -> str:
+    """JSON as all results have it."""
+    return json.dumps(strict(data), indent=2, ensure_ascii=False, allow_nan=False)
+
+
+def to_frame(rows: list[dict[str, Any]], kind: str | None = None) -> Any:
+    """Rows as a dataframe: `kind` is "pandas", "polars" or "pyarrow"; None takes the first that is installed."""
+    if kind is None:
+        kind = next(name for name in ("pandas", "polars", "pyarrow") if find_spec(name))
+    columns = {name: [row[name] for row in rows] for name in (rows[0] if rows else {})}
+    if check_choice("kind", kind, ("pandas", "polars", "pyarrow")) == "pandas":
+        import pandas
+
+        return pandas.DataFrame(columns)
+    if kind == "polars":
+        import polars
+
+        return polars.DataFrame(columns)
+    import pyarrow
+
+    return pyarrow.table(columns)
+
+
+def number(x: float, digits: int = 3) -> str:
+    """A short, readable number: 3 decimals, more for small ones."""
+    if math.isnan(x):
+        return "–"
+    if math.isinf(x):
+        return "∞" if x > 0 else "−∞"
+    if x != 0 and abs(x) < 10 ** (1 - digits):
+        return f"{x:#.2g}" if abs(x) >= 1e-4 else f"{x:.1e}"
+    return f"{x:.{digits}f}"
+
+
+def p_text(p: float) -> str:
+    """A p-value for reading."""
+    if math.isnan(p):
+        return "–"
+    return "<0.0001" if p < 1e-4 else f"{p:.4f}"
+
+
+def versions() -> dict[str, str]:
+    """What the numbers were computed with."""
+    import platform
+
+    import scipy  # takes long to load, and few ask
+
+    found = {"uqeval": __version__, "python": platform.python_version(), "numpy": np.__version__}
+    return found | {"scipy": scipy.__version__, "kernels": kernels.backend()}
