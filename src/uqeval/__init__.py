@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from uqeval.decide.risk_map import RiskMap, risk_map
     from uqeval.decide.set_valued import SetValuedClassifier
     from uqeval.decide.threshold import Threshold, Thresholds
-    from uqeval.evaluation.compare import compare
+    from uqeval.distributed.compare import compare
+    from uqeval.distributed.evaluate import evaluate
     from uqeval.evaluation.comparison import Comparison
-    from uqeval.evaluation.evaluate import evaluate
     from uqeval.evaluation.result import Evaluation
     from uqeval.inference.correlations import CorrelationTest, compare_correlations, pearson
     from uqeval.inference.estimate import bootstrap, estimate
@@ -71,7 +71,8 @@ __all__ = [
 
 # Where each name lives; loaded when first used, so that `import uqeval` costs next to nothing.
 _HOME = {
-    **dict.fromkeys(("Comparison", "Evaluation", "compare", "evaluate"), "uqeval.evaluation"),
+    **dict.fromkeys(("compare", "evaluate"), "uqeval.distributed"),
+    **dict.fromkeys(("Comparison", "Evaluation"), "uqeval.evaluation"),
     **dict.fromkeys(("Check", "Dominance", "RiskMap", "SetValuedClassifier", "Threshold"), "uqeval.decide"),
     **dict.fromkeys(("Thresholds", "choose_threshold", "dominance", "risk_map"), "uqeval.decide"),
     **dict.fromkeys(("Predictions", "read_predictions"), "uqeval.inputs"),

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from uqeval._check import Bit, Float, Int, check_labels, check_lengths, check_logits, check_probs
-from uqeval._errors import InputError, UQWarning, notify
+from uqeval._errors import InputError
+from uqeval._rows import logit_loss_rows, pick, rank_loss_rows, top_class
 from uqeval.inputs import Predictions
 
 __all__ = [
@@ -17,16 +18,16 @@ __all__ = [
     "error_of",
     "gap",
     "gap_from_logits",
+    "loss_of",
     "misaligned",
     "misaligned_of",
     "misclassified",
     "phi",
     "predicted_labels",
+    "predicted_of",
     "rank_loss",
     "varphi",
 ]
-
-_BIG = 30.0  # log1p(x) and log(x) agree beyond e^30, and exp() overflows only at 709
 
 
 def predicted_labels(probs: ArrayLike) -> Int:
@@ -47,7 +48,7 @@ def predicted_labels(probs: ArrayLike) -> Int:
     >>> predicted_labels([[0.2, 0.8], [0.6, 0.4]])
     array([1, 0])
     """
-    return _top_class("probs", check_probs(probs))
+    return top_class("probs", check_probs(probs))
 
 
 def misclassified(probs: ArrayLike, labels: ArrayLike) -> Bit:
@@ -71,7 +72,7 @@ def misclassified(probs: ArrayLike, labels: ArrayLike) -> Bit:
     array([0, 1], dtype=uint8)
     """
     p, y = _with_labels(probs, labels)
-    error: Bit = (_top_class("probs", p) != y).view(np.uint8)
+    error: Bit = (top_class("probs", p) != y).view(np.uint8)
     return error
 
 
@@ -99,11 +100,14 @@ def gap(probs: ArrayLike, labels: ArrayLike) -> Float:
     array([0.25, 0.5 ])
     """
     p, y = _with_labels(probs, labels)
-    return 1.0 - _pick(p, y)
+    return 1.0 - pick(p, y)
 
 
 def rank_loss(probs: ArrayLike, labels: ArrayLike) -> Float:
-    r"""Minus the probability of the label: orders rows as the gap does, without its saturation at 1.
+    r"""Minus the probability of the label: orders rows as the gap does, without its saturation at either end.
+
+    Where that probability was rounded to 1, the other classes still tell rows apart: such a row gets about minus one
+    over what is left to them.
 
     Parameters
     ----------
@@ -115,23 +119,16 @@ def rank_loss(probs: ArrayLike, labels: ArrayLike) -> Float:
     Returns
     -------
     ndarray of shape (n,)
-        In [-1, 0]; meant for ranking only.
+        At most 0, and finite; meant for ranking only.
 
     Examples
     --------
     >>> rank_loss([[1e-17, 1.0], [1e-30, 1.0]], labels=[0, 0])
     array([-1.e-17, -1.e-30])
+    >>> rank_loss([[1.0, 2.0**-60], [0.75, 0.25]], labels=[0, 0])
+    array([-1.1529215e+18, -7.5000000e-01])
     """
-    p, y = _with_labels(probs, labels)
-    loss = 0.0 - _pick(p, y)  # not -p: that would give -0.0
-    full = loss == -1.0
-    if full.any():
-        # p̂(label) rounded to 1: the other classes still tell the rows apart, and go below −1 in their order.
-        rest = p[full].copy()
-        rest[np.arange(len(rest)), y[full]] = 0.0
-        values, place = np.unique(rest.sum(axis=1), return_inverse=True)
-        loss[full] = -1.0 - (len(values) - 1 - place) * 2.0**-40
-    return loss
+    return rank_loss_rows(*_with_labels(probs, labels))
 
 
 def gap_from_logits(logits: ArrayLike, labels: ArrayLike) -> Float:
@@ -161,23 +158,7 @@ def gap_from_logits(logits: ArrayLike, labels: ArrayLike) -> Float:
     z = check_logits(logits)
     y = check_labels(labels, z.shape[1])
     check_lengths(logits=z, labels=y)
-    rows = np.arange(len(z))
-    own = z[rows, y]
-    masked = np.isneginf(own)
-    with np.errstate(over="ignore"):  # finite logits may lie further apart than the largest float
-        excess = z - np.where(masked, 0.0, own)[:, None]
-        excess[rows, y] = -np.inf
-        np.minimum(excess, np.finfo(np.float64).max, out=excess)
-        excess.sort(axis=-1)  # so that the order of the classes cannot break a tie in the last bit of the sum
-        top = excess[:, -1]
-        shift = np.where(top > _BIG, top, 0.0)
-        excess -= shift[:, None]
-    total: Float = np.exp(excess, out=excess).sum(axis=-1)
-    loss: Float = np.log1p(total)
-    big = shift > 0
-    loss[big] = shift[big] + np.log(np.exp(-shift[big]) + total[big])
-    loss[masked] = np.inf
-    return loss
+    return logit_loss_rows(z, y)
 
 
 def bayes_labels(soft_labels: ArrayLike, *, normalize: bool = False) -> Int:
@@ -200,7 +181,7 @@ def bayes_labels(soft_labels: ArrayLike, *, normalize: bool = False) -> Int:
     >>> bayes_labels([[1, 9], [8, 2]], normalize=True)
     array([1, 0])
     """
-    return _top_class("soft_labels", check_probs(soft_labels, name="soft_labels", normalize=normalize))
+    return top_class("soft_labels", check_probs(soft_labels, name="soft_labels", normalize=normalize))
 
 
 def phi(soft_labels: ArrayLike, probs: ArrayLike, *, normalize: bool = False) -> Float:
@@ -226,7 +207,7 @@ def phi(soft_labels: ArrayLike, probs: ArrayLike, *, normalize: bool = False) ->
     array([0.25, 0.5 ])
     """
     pi, p = _with_soft_labels(soft_labels, probs, normalize)
-    return 1.0 - _pick(pi, _top_class("probs", p))
+    return 1.0 - pick(pi, top_class("probs", p))
 
 
 def varphi(soft_labels: ArrayLike, probs: ArrayLike, *, normalize: bool = False) -> Float:
@@ -252,7 +233,7 @@ def varphi(soft_labels: ArrayLike, probs: ArrayLike, *, normalize: bool = False)
     array([0.5 , 0.75])
     """
     pi, p = _with_soft_labels(soft_labels, probs, normalize)
-    return 1.0 - _pick(p, _top_class("soft_labels", pi))
+    return 1.0 - pick(p, top_class("soft_labels", pi))
 
 
 def misaligned(soft_labels: ArrayLike, probs: ArrayLike, *, normalize: bool = False) -> Bit:
@@ -278,7 +259,7 @@ def misaligned(soft_labels: ArrayLike, probs: ArrayLike, *, normalize: bool = Fa
     array([0, 1], dtype=uint8)
     """
     pi, p = _with_soft_labels(soft_labels, probs, normalize)
-    apart: Bit = (_top_class("soft_labels", pi) != _top_class("probs", p)).view(np.uint8)
+    apart: Bit = (top_class("soft_labels", pi) != top_class("probs", p)).view(np.uint8)
     return apart
 
 
@@ -290,7 +271,28 @@ def error_of(predictions: Predictions) -> Bit | None:
         return None
     if predictions.pred is not None:
         return (predictions.pred != predictions.labels).astype(np.uint8)
-    return None if predictions.probs is None else misclassified(predictions.probs, predictions.labels)
+    if predictions.probs is None:
+        return None
+    return (top_class("probs", predictions.probs) != predictions.labels).astype(np.uint8)
+
+
+def predicted_of(predictions: Predictions) -> Int:
+    """The predicted classes: the predictions' own `pred` first."""
+    if predictions.pred is not None:
+        return predictions.pred
+    assert predictions.probs is not None
+    return top_class("probs", predictions.probs)
+
+
+def loss_of(predictions: Predictions) -> Float | None:
+    """The predictions' own loss, else the gap in a form that does not saturate (only ranks matter); None without."""
+    if predictions.loss is not None:
+        return predictions.loss
+    if predictions.labels is None or predictions.probs is None:
+        return None
+    if predictions.logits is not None and predictions.logits_match:
+        return logit_loss_rows(predictions.logits, predictions.labels)
+    return rank_loss_rows(predictions.probs, predictions.labels)
 
 
 def misaligned_of(predictions: Predictions) -> tuple[Bit, NDArray[np.bool_]] | None:
@@ -298,7 +300,7 @@ def misaligned_of(predictions: Predictions) -> tuple[Bit, NDArray[np.bool_]] | N
     soft = predictions.soft_labels
     if soft is None or (predictions.pred is None and predictions.probs is None):
         return None
-    predicted = predicted_labels(predictions.probs) if predictions.pred is None else predictions.pred  # type: ignore[arg-type]
+    predicted = predicted_of(predictions)
     tied = np.count_nonzero(soft == soft.max(axis=1, keepdims=True), axis=1) > 1
     apart: Bit = (soft.argmax(axis=1) != predicted).view(np.uint8)
     return apart, tied
@@ -321,22 +323,3 @@ def _with_soft_labels(soft_labels: ArrayLike, probs: ArrayLike, normalize: bool)
             f"Pass the same classes in the same order in both."
         )
     return pi, p
-
-
-def _pick(array: Float, classes: Int) -> Float:
-    return np.take_along_axis(array, classes[:, None], axis=1)[:, 0]
-
-
-def _top_class(name: str, array: Float) -> Int:
-    """Arg-max; called straight from the public functions, so that the warning points at the user's line."""
-    top: Int = array.argmax(axis=1).astype(np.int64, copy=False)
-    tied = np.count_nonzero(array == _pick(array, top)[:, None], axis=1) > 1
-    if tied.any():
-        count = int(tied.sum())
-        notify(
-            f"`{name}` has a tied top class in {count} row{'s' * (count != 1)} "
-            f"(first at row {int(tied.argmax())}); the lowest class index is taken.",
-            UQWarning,
-            stacklevel=3,
-        )
-    return top

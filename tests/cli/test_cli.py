@@ -24,6 +24,7 @@ from typer.testing import CliRunner
 import uqeval as uq
 from commands import call, fail, misuse, spawn, succeed
 from uqeval.cli.main import app
+from uqeval.inputs.files import PredictionFiles
 
 COMMANDS = ("demo", "evaluate", "compare", "threshold", "check", "power", "doctor")
 
@@ -256,7 +257,9 @@ def test_columns_of_other_names_can_be_given(tmp_path):
     )
     renamed = {"y_true": data["label"], **{f"p{k}": data[f"prob_{k}"] for k in range(3)}, "unc": data["score_mine"]}
     path = write_csv(tmp_path / "b.csv", renamed)
-    found = estimates(succeed("evaluate", path, "--label", "y_true", "--prob", "p*", "--score", "unc", "--json", "-"))
+    found = estimates(
+        succeed("evaluate", path, "--label", "y_true", "--prob", "p*", "--score-columns", "unc", "--json", "-")
+    )
     assert {(("mine" if s == "unc" else s), m, g): row["value"] for (s, m, g), row in found.items()} == {
         key: row["value"] for key, row in expected.items()
     }
@@ -574,16 +577,17 @@ def test_bad_input_exits_with_2_from_a_shell_too(tmp_path):
 # ---- interruptions ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("where", ["evaluate", "read_predictions"])
-def test_ctrl_c_leaves_without_a_traceback(csv, monkeypatch, where):
+def test_ctrl_c_leaves_without_a_traceback(csv, monkeypatch):
     def interrupted(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(uq, where, interrupted, raising=False)
-    result = call("evaluate", csv)
-    assert result.code not in (0, 2)
-    assert "Traceback" not in result.err
-    assert result.out == ""
+    for where, name in ((uq, "evaluate"), (PredictionFiles, "read")):
+        with monkeypatch.context() as patch:
+            patch.setattr(where, name, interrupted, raising=False)
+            result = call("evaluate", csv)
+        assert result.code not in (0, 2)
+        assert "Traceback" not in result.err
+        assert result.out == ""
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")

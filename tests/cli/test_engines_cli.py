@@ -76,7 +76,7 @@ def test_the_local_engine_gives_the_json_of_the_rows_in_memory(rows, options):
 def test_csv_and_columns_of_other_names_do(tmp_path):
     other = table().rename_columns(["unc_a", "unc_b", "wrong", "nll", "group", "cluster"])
     pa.csv.write_csv(other, tmp_path / "rows.csv")
-    names = ("--score", "unc_*", "--error", "wrong", "--loss", "nll")
+    names = ("--score-columns", "unc_*", "--error", "wrong", "--loss", "nll")
     memory = succeed("evaluate", tmp_path / "rows.csv", *SOME, *names)
     assert_same_json(memory, succeed("evaluate", tmp_path / "rows.csv", *SOME, *names, "--engine", "local"))
     assert {key[2] for key in estimates(memory)} == {None, "north", "south"}
@@ -221,7 +221,7 @@ def test_what_cannot_go_together_is_one_message(rows, options, said):
 def test_compare_of_models_stays_in_memory(rows, tmp_path):
     pq.write_table(table(), tmp_path / "other.parquet")
     assert "in memory only" in fail("compare", rows, tmp_path / "other.parquet", "--engine", "local")
-    assert "in memory only" in fail("compare", rows, "--engine", "local", "--method", "bootstrap")
+    assert "--engine memory" in fail("compare", rows, "--engine", "local", "--method", "bootstrap")
 
 
 def test_doctor_tells_which_engines_there_are():

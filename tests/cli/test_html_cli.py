@@ -9,7 +9,8 @@ import pytest
 
 import uqeval
 from commands import call, fail, succeed
-from uqeval.inputs.further import read_columns
+from uqeval.inputs.columns import Columns
+from uqeval.inputs.files import PredictionFiles
 
 N = 300
 
@@ -82,7 +83,7 @@ def test_further_columns_follow_the_rows_of_several_files(preds, tmp_path):
     for name, part in (("a", rows[:100]), ("b", rows[100:])):
         (tmp_path / f"part_{name}.csv").write_text("\n".join([head, *part]) + "\n")
     pattern = str(tmp_path / "part_*.csv")
-    found = read_columns(pattern, ["image", "label"])
+    found = PredictionFiles(pattern, Columns()).further(["image", "label"])
     assert found["image"] == [row.split(",")[3] for row in rows]
     assert found["label"] == uqeval.read_predictions(pattern).labels.tolist()
 

@@ -187,7 +187,7 @@ def test_clusters_are_used_and_counted(file):
     )
     assert (plain["n_clusters"], clustered["n_clusters"], clustered["largest_cluster"]) == (None, N // 4, 4)
     sub = data(
-        *(file, "--score", "entropy", "--max-risk", "0.2", "--cluster", "patient", "--cluster-test", "subsample")
+        *(file, "--score", "entropy", "--max-risk", "0.2", "--cluster", "patient", "--cluster-method", "subsample")
     )
     assert sub["n_clusters"] == N // 4
 
@@ -313,7 +313,7 @@ def test_weights_are_refused_with_the_reason(tmp_path):
         (["--max-risk", "0.05", "--risk", "cost"], '"error", "loss", "misaligned"'),
         (["--max-risk", "0.05", "--tie", "keep"], '"drop", "error"'),
         (["--max-risk", "0.05", "--bound", "clt"], '"betting", "hoeffding-bentkus"'),
-        (["--max-risk", "0.05", "--cluster-test", "z"], '`--cluster-test` must be one of "t", "subsample"'),
+        (["--max-risk", "0.05", "--cluster-method", "z"], '`--cluster-method` must be one of "t", "subsample"'),
         (["--max-risk", "0.05", "--cluster", "nope"], "nope"),
         (["--max-risk", "0.05", "--split", "1.5"], "strictly between 0 and 1"),
         (["--max-risk", "0.05", "--split", "0.0001"], "fewer than 2 rows"),

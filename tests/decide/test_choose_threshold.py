@@ -103,16 +103,16 @@ def check_counts(t, score, loss, clusters=None):
     else:
         assert t.errors_accepted == pytest.approx(total, rel=1e-12)
     assert t.n_clusters == (None if clusters is None else len(np.unique(clusters)))
-    assert (t.cluster is None) == (clusters is None)
+    assert (t.cluster_method is None) == (clusters is None)
     if t.feasible:
         assert t.risk_bound == t.max_risk
         assert t.hopeful
-        if t.cluster == "subsample":
+        if t.cluster_method == "subsample":
             expected = observed_risk(loss, inside, t.method, np.asarray(clusters))
             assert t.risk == pytest.approx(expected, rel=1e-12, abs=1e-15)
         elif t.n_accepted or t.method in JOINT:
             expected = t.errors_accepted / (t.n if t.method in JOINT else t.n_accepted)
-            assert t.risk == pytest.approx(expected, rel=1e-12, abs=1e-15 if t.cluster else 0.0)
+            assert t.risk == pytest.approx(expected, rel=1e-12, abs=1e-15 if t.cluster_method else 0.0)
         else:  # a candidate fixed beforehand that no row lies below
             assert math.isnan(t.risk)
     else:
@@ -124,11 +124,11 @@ def check_counts(t, score, loss, clusters=None):
 @settings(max_examples=300)
 def test_accepting_reproduces_the_reported_counts(rows, max_risk, level, method, cluster):
     cluster = way(method, rows.clusters, cluster)
-    t = quietly(rows.score, rows.loss, max_risk, level, method, clusters=rows.clusters, cluster=cluster)
+    t = quietly(rows.score, rows.loss, max_risk, level, method, clusters=rows.clusters, cluster_method=cluster)
     check_counts(t, rows.score, rows.loss, rows.clusters)
     if rows.clusters is not None:
-        assert t.cluster == ("subsample" if method == "crc" else cluster)
-    if t.feasible and t.cluster != "subsample":
+        assert t.cluster_method == ("subsample" if method == "crc" else cluster)
+    if t.feasible and t.cluster_method != "subsample":
         assert t.risk <= max_risk  # no test at a level above one half rejects against the observed risk
 
 
@@ -235,7 +235,7 @@ def test_permuting_the_rows_changes_nothing_at_all(rows, targets, method, split,
     assume(split is None or units >= 20)
     order = rows.rng.permutation(len(rows.score))
     options = {"method": method, "split": split, "bound": bound, "seed": seed, "level": 0.8}
-    options["cluster"] = way(method, rows.clusters, cluster)
+    options["cluster_method"] = way(method, rows.clusters, cluster)
     before = quietly(rows.score, rows.loss, targets, clusters=rows.clusters, **options)
     clusters = None if rows.clusters is None else rows.clusters[order]
     after = quietly(rows.score[order], rows.loss[order], targets, clusters=clusters, **options)
@@ -447,10 +447,10 @@ def test_every_method_accepts_much_where_the_errors_are_at_the_top(method):
 def test_subsample_certifies_as_independent_rows_would(rows, max_risk, level, method):
     # Clusters of one row each: there is nothing to choose, so that the exact rule for rows applies.
     own = np.arange(len(rows.score))
-    t = quietly(rows.score, rows.loss, max_risk, level, method, clusters=own, cluster="subsample")
+    t = quietly(rows.score, rows.loss, max_risk, level, method, clusters=own, cluster_method="subsample")
     plain = quietly(rows.score, rows.loss, max_risk, level, method)
     assert (t.value, t.n_accepted, t.errors_accepted) == (plain.value, plain.n_accepted, plain.errors_accepted)
-    assert (t.n_clusters, t.cluster, t.largest_cluster) == (len(own), "subsample", 1)
+    assert (t.n_clusters, t.cluster_method, t.largest_cluster) == (len(own), "subsample", 1)
 
 
 def test_rcps_takes_clusters_only_as_one_row_of_each():
@@ -458,10 +458,10 @@ def test_rcps_takes_clusters_only_as_one_row_of_each():
     rng = np.random.default_rng(0)
     score, groups = rng.random(900), np.arange(900) // 3
     error = rng.random(900) < 0.2 * score
-    with pytest.raises(InputError, match='method="rcps" with clusters needs cluster="subsample"'):
+    with pytest.raises(InputError, match='method="rcps" with clusters needs cluster_method="subsample"'):
         choose_threshold(score, error, 0.1, method="rcps", clusters=groups)
-    t = choose_threshold(score, error, 0.1, method="rcps", clusters=groups, cluster="subsample")
-    assert (t.feasible, t.cluster) == (True, "subsample")
+    t = choose_threshold(score, error, 0.1, method="rcps", clusters=groups, cluster_method="subsample")
+    assert (t.feasible, t.cluster_method) == (True, "subsample")
 
 
 def test_crc_gives_every_cluster_one_vote():
@@ -469,7 +469,7 @@ def test_crc_gives_every_cluster_one_vote():
     groups = np.repeat(np.arange(10), [*[1] * 9, 100])
     score, error = np.zeros(109), (groups == 9).astype(int)
     t = choose_threshold(score, error, 2 / 11, method="crc", clusters=groups)
-    assert (t.n_accepted, t.cluster) == (109, "subsample")
+    assert (t.n_accepted, t.cluster_method) == (109, "subsample")
     assert t.risk == pytest.approx(0.1)
     assert "(one from each cluster)" in t.statement()
     assert not choose_threshold(score, error, 2 / 11 - 1e-6, method="crc", clusters=groups).feasible
@@ -482,7 +482,7 @@ def test_subsample_takes_one_row_of_each_cluster():
     score = rng.random(300)
     error = (rng.random(300) < 0.3 * score).astype(int)
     copies = [np.repeat(x, 7) for x in (score, error, np.arange(300))]
-    t = choose_threshold(copies[0], copies[1], 0.15, clusters=copies[2], cluster="subsample")
+    t = choose_threshold(copies[0], copies[1], 0.15, clusters=copies[2], cluster_method="subsample")
     one = choose_threshold(score, error, 0.15)
     assert one.feasible
     assert (t.value, t.n_accepted, t.errors_accepted) == (one.value, 7 * one.n_accepted, 7 * one.errors_accepted)
@@ -495,7 +495,7 @@ def test_subsample_does_not_promise_of_inputs_what_it_tested_of_clusters():
     groups = np.repeat(np.arange(400), np.where(np.arange(400) < 40, 100, 1))
     error = ((groups < 40) & (rng.random(len(groups)) < 0.4)).astype(int)
     assert 0.3 < error.mean() < 0.4
-    t = quietly(rng.random(len(groups)), error, 0.1, clusters=groups, cluster="subsample")
+    t = quietly(rng.random(len(groups)), error, 0.1, clusters=groups, cluster_method="subsample")
     assert not t.feasible or "cluster" in t.statement()
 
 
@@ -505,7 +505,7 @@ def test_subsample_does_not_promise_of_inputs_what_it_tested_of_clusters():
 @given(samples(), st.lists(risks, min_size=2, max_size=5), levels, methods)
 def test_a_larger_max_risk_never_gives_a_smaller_region(rows, targets, level, method):
     cluster = way(method, rows.clusters)
-    found = quietly(rows.score, rows.loss, targets, level, method, clusters=rows.clusters, cluster=cluster)
+    found = quietly(rows.score, rows.loss, targets, level, method, clusters=rows.clusters, cluster_method=cluster)
     assert [t.max_risk for t in found] == targets
     ordered = sorted(found, key=lambda t: t.max_risk)
     assert all(a.value <= b.value for a, b in pairwise(ordered))
@@ -515,7 +515,7 @@ def test_a_larger_max_risk_never_gives_a_smaller_region(rows, targets, level, me
 
 @given(samples(), st.lists(risks, min_size=1, max_size=4), levels, methods)
 def test_each_of_several_targets_is_tested_at_its_share_of_delta(rows, targets, level, method):
-    options = {"method": method, "clusters": rows.clusters, "cluster": way(method, rows.clusters)}
+    options = {"method": method, "clusters": rows.clusters, "cluster_method": way(method, rows.clusters)}
     found = quietly(rows.score, rows.loss, targets, level, **options)
     share = 1 - (1 - level) / len(targets)
     alone = {g: quietly(rows.score, rows.loss, g, share, **options).value for g in targets}
@@ -647,7 +647,7 @@ def test_no_warning_with_split_and_none_for_a_single_score():
 @given(samples(least=20), risks, methods, st.floats(0.2, 0.8), st.integers(0, 5))
 def test_split_reports_on_the_rows_that_did_not_choose(rows, max_risk, method, split, seed):
     assume(rows.clusters is None or len(set(rows.clusters.tolist())) > 15)
-    options = {"clusters": rows.clusters, "cluster": way(method, rows.clusters), "split": split, "seed": seed}
+    options = {"clusters": rows.clusters, "cluster_method": way(method, rows.clusters), "split": split, "seed": seed}
     t = quietly(rows.score, rows.loss, max_risk, 0.8, method, **options)
     h, inside = t.holdout, t.accept(rows.score)
     assert t.n + h.n == len(rows.score)
@@ -658,7 +658,7 @@ def test_split_reports_on_the_rows_that_did_not_choose(rows, max_risk, method, s
     counted = h.n if method in JOINT else h.n_accepted
     if counted:
         expected = h.errors_accepted / counted
-        if t.cluster == "subsample":
+        if t.cluster_method == "subsample":
             names = np.unique(rows.clusters)
             chose = names[np.random.default_rng(seed).permutation(len(names))[: round(split * len(names))]]
             rest = ~np.isin(rows.clusters, chose)
@@ -692,7 +692,7 @@ def uneven(rng, count):
 def test_observed_and_held_out_risk_are_for_one_random_input_of_each_cluster_where_the_promise_is():
     # Wrong are .2·.1 + .8·.005 of the random inputs of random clusters, and 8.4% of all inputs.
     score, error, groups = uneven(np.random.default_rng(1), 4000)
-    t = choose_threshold(score, error, 0.05, clusters=groups, cluster="subsample", split=0.5)
+    t = choose_threshold(score, error, 0.05, clusters=groups, cluster_method="subsample", split=0.5)
     assert t.coverage > 0.9
     assert t.risk == pytest.approx(0.024, abs=0.006)
     assert t.holdout.risk.value == pytest.approx(0.024, abs=0.006)
@@ -732,7 +732,7 @@ def test_all_scores_share_one_split(options):
 @given(samples(), risks, levels, methods)
 def test_where_nothing_is_certified_nothing_is_accepted(rows, max_risk, level, method):
     cluster = way(method, rows.clusters)
-    t = quietly(rows.score, rows.loss, max_risk / 100, level, method, clusters=rows.clusters, cluster=cluster)
+    t = quietly(rows.score, rows.loss, max_risk / 100, level, method, clusters=rows.clusters, cluster_method=cluster)
     assume(not t.feasible)
     assert t.value == -math.inf
     assert (t.n_accepted, t.errors_accepted, t.coverage) == (0, 0, 0.0)
@@ -782,7 +782,7 @@ def test_following_the_advice_soon_leads_to_a_certified_region(method, wrong):
     assert t.feasible or t.rows_needed is None, trail
 
 
-@pytest.mark.parametrize("options", [{}, {"cluster": "subsample"}])
+@pytest.mark.parametrize("options", [{}, {"cluster_method": "subsample"}])
 def test_rows_needed_is_about_the_number_that_suffices_with_clusters(options):
     score, error, groups = np.arange(60) / 60, np.zeros(60), np.arange(60) // 4
     t = choose_threshold(score, error, 0.1, clusters=groups, **options)
@@ -823,7 +823,7 @@ def test_the_statement_says_what_is_promised():
     assert not any("asymptotic" in text for text in texts.values())
     own = choose_threshold(score, error, 0.125, 0.9, clusters=np.arange(400))
     assert "With 90% confidence (asymptotic), at most 12.5% of the accepted inputs are wrong." in own.statement()
-    own = choose_threshold(score, error, 0.125, 0.9, clusters=np.arange(400), cluster="subsample")
+    own = choose_threshold(score, error, 0.125, 0.9, clusters=np.arange(400), cluster_method="subsample")
     assert "With 90% confidence, at most 12.5% of the accepted inputs (one from each cluster)" in own.statement()
     assert "With 90% confidence, at most 12.5% of all inputs are accepted and wrong." in texts["rcps"]
     assert "On average over calibration sets, at most 12.5% of all inputs" in texts["crc"]
@@ -933,14 +933,20 @@ def test_a_tied_majority_is_left_out_or_counts_as_misaligned():
     score = uq.scores.compute("entropy", predictions)
     apart = (predictions.probs.argmax(1) != predictions.soft_labels.argmax(1)).astype(int)
     dropped, wrong = apart[10:], np.concatenate([np.ones(10, dtype=int), apart[10:]])
-    options = {"predictions": predictions, "max_risk": 0.2, "level": 0.8, "risk": "misaligned", "cluster": "subsample"}
+    options = {
+        "predictions": predictions,
+        "max_risk": 0.2,
+        "level": 0.8,
+        "risk": "misaligned",
+        "cluster_method": "subsample",
+    }
     with pytest.warns(UQWarning) as record:
         t = choose_threshold("entropy", **options)
     assert {"annotators" in str(w.message) for w in record} == {True, False}
     assert any("10 rows have a tied majority and are left out" in str(w.message) for w in record)
     assert (t.n, t.what, t.n_clusters, t.feasible) == (390, "misaligned", 390, True)
     check_counts(t, score[10:], dropped, np.arange(390))
-    plain = choose_threshold(score[10:], dropped, 0.2, 0.8, clusters=np.arange(390), cluster="subsample")
+    plain = choose_threshold(score[10:], dropped, 0.2, 0.8, clusters=np.arange(390), cluster_method="subsample")
     assert (t.value, t.errors_accepted, t.data_hash) == (plain.value, plain.errors_accepted, plain.data_hash)
     with pytest.warns(UQWarning) as record:
         t = choose_threshold("entropy", tie="error", **options)
@@ -1022,7 +1028,7 @@ def changed(array, row, value):
         ({"level": 1.0}, "`level` must lie"),
         ({"level": "0.95"}, "`level` must lie"),
         ({"method": "sgd"}, "`method` must be one of \"fallback\".*it is 'sgd'"),
-        ({"cluster": "bootstrap"}, "`cluster` must be one of"),
+        ({"cluster_method": "bootstrap"}, "`cluster_method` must be one of"),
         ({"bound": "hoeffding"}, "`bound` must be one of"),
         ({"risk": "loss01"}, "`risk` must be one of"),
         ({"nan": "drop"}, "`nan` must be one of"),
@@ -1039,7 +1045,7 @@ def changed(array, row, value):
         ({"largest_cluster": 1, "clusters": np.arange(30) // 2}, "`largest_cluster` must be an int of at least 2"),
         ({"largest_cluster": True, "clusters": np.arange(30)}, "`largest_cluster` must be an int.* it is True"),
         ({"largest_cluster": 2.0, "clusters": np.arange(30)}, "`largest_cluster` must be an int"),
-        ({"method": "rcps", "clusters": np.arange(30)}, 'needs cluster="subsample"'),
+        ({"method": "rcps", "clusters": np.arange(30)}, 'needs cluster_method="subsample"'),
         ({"seed": -1}, "`seed` must be"),
         ({"seed": "a"}, "`seed` must be"),
         ({"weights": np.ones(30)}, "`weights` cannot be used: no exact bound"),
@@ -1079,10 +1085,10 @@ def test_omitting_nan_equals_leaving_those_rows_out(rows, max_risk, method):
     keep = ~np.isnan(score) & ~np.isnan(loss)
     groups, cluster = rows.clusters, way(method, rows.clusters)
     with pytest.warns(UQWarning):
-        t = choose_threshold(score, loss, max_risk, 0.8, method, clusters=groups, cluster=cluster, nan="omit")
+        t = choose_threshold(score, loss, max_risk, 0.8, method, clusters=groups, cluster_method=cluster, nan="omit")
     assert f"{int((~keep).sum())} rows with NaN left out." in t.warnings
     left = None if groups is None else groups[keep]
-    kept = quietly(score[keep], loss[keep], max_risk, 0.8, method, clusters=left, cluster=cluster)
+    kept = quietly(score[keep], loss[keep], max_risk, 0.8, method, clusters=left, cluster_method=cluster)
     assert replace(t, warnings=()) == replace(kept, warnings=())
     check_counts(t, score[keep], loss[keep], left)
 
@@ -1113,7 +1119,9 @@ def made(name):
         "infeasible holdout": lambda: choose_threshold(score, error, 0.001, split=0.5),
         "clusters": lambda: choose_threshold(score, error, 0.15, clusters=groups),
         "clusters, holdout": lambda: choose_threshold(score, error, 0.15, clusters=groups, split=0.5),
-        "subsample": lambda: choose_threshold(score, error, 0.15, clusters=groups, cluster="subsample", split=0.5),
+        "subsample": lambda: choose_threshold(
+            score, error, 0.15, clusters=groups, cluster_method="subsample", split=0.5
+        ),
         "crc, clusters": lambda: choose_threshold(score, error, 0.15, method="crc", clusters=groups, largest_cluster=9),
         "one cluster": lambda: choose_threshold(score, error, 0.15, clusters=np.zeros(800)),
         "scores": lambda: quietly({"a": score, "ünï": score}, error, 0.1),

@@ -262,7 +262,7 @@ def test_promise_holds_where_large_clusters_are_worse(cluster, max_risk):
     rng, reps, broken = seeded("telling", cluster), 150, []
     for seed in range(reps):
         s, e, g = draw_telling_sizes(1000, 0.08, 0.005, rng)
-        found = quiet(uq.choose_threshold, s, e, max_risk, 0.95, clusters=g, cluster=cluster, seed=seed)
+        found = quiet(uq.choose_threshold, s, e, max_risk, 0.95, clusters=g, cluster_method=cluster, seed=seed)
         broken.append(found.feasible)
     print(cluster, np.mean(broken))
     assert np.mean(broken) <= 0.05 + noise(0.05, reps)

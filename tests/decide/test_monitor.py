@@ -643,7 +643,7 @@ def test_clusters_with_one_vote_each_bet_on_the_excess_loss_per_row_of_theirs(se
     clusters = np.repeat(np.arange(count), rng.integers(1, 5, count))
     n = len(clusters)
     score, error = rng.random(n), rng.integers(0, 2, n)
-    t = clustered(max_risk, method=method, cluster="subsample")
+    t = clustered(max_risk, method=method, cluster_method="subsample")
     found = t.check(score, error, clusters=clusters)
     losses = []
     for g in range(count):
@@ -655,7 +655,7 @@ def test_clusters_with_one_vote_each_bet_on_the_excess_loss_per_row_of_theirs(se
 
 def test_expected_e_value_of_clusters_with_one_vote_each_is_one_where_large_clusters_err_more():
     # Half of the clusters are one right row, half are five with one wrong: a random row of each is wrong once in ten.
-    t = clustered(0.1, largest=5, cluster="subsample")
+    t = clustered(0.1, largest=5, cluster_method="subsample")
     small = t.check([0.1], [0], clusters=["p"]).e_value
     large = t.check([0.1] * 5, [1, 0, 0, 0, 0], clusters=["p"] * 5).e_value
     assert small < 1 < large
@@ -667,7 +667,7 @@ def test_batches_of_clusters_with_one_vote_each_give_the_evidence_of_one_call(se
     rng = np.random.default_rng(seed)
     clusters = rng.permutation(np.repeat(np.arange(count), rng.integers(1, 5, count)))
     score, error = rng.random(len(clusters)), rng.integers(0, 2, len(clusters))
-    t = clustered(max_risk, method=method, cluster="subsample")
+    t = clustered(max_risk, method=method, cluster_method="subsample")
     parts = [np.flatnonzero(np.isin(clusters, part)) for part in cut(rng, count, pieces)]
     parts = [rng.permutation(part) for part in parts if len(part)]
     found, whole = chain(t, score, error, parts, clusters), t.check(score, error, clusters=clusters)
@@ -688,8 +688,8 @@ def test_a_promise_for_one_input_of_each_cluster_raises_no_alarm_where_that_hold
     # 2.4% of the random inputs of random clusters are wrong, as promised, though 8.4% of all inputs are.
     rng = np.random.default_rng(seed)
     score, error, clusters = uneven_rows(rng, 2000)
-    t = choose_threshold(score, error, 0.05, clusters=clusters, cluster="subsample")
-    assert (t.cluster, t.coverage > 0.9) == ("subsample", True)
+    t = choose_threshold(score, error, 0.05, clusters=clusters, cluster_method="subsample")
+    assert (t.cluster_method, t.coverage > 0.9) == ("subsample", True)
     found = None
     for _ in range(5):
         score, error, clusters = uneven_rows(rng, 1000)
@@ -703,7 +703,7 @@ def test_a_promise_for_one_input_of_each_cluster_raises_no_alarm_where_that_hold
 
 def test_the_risk_of_a_check_lies_in_its_interval_where_clusters_have_one_vote_each():
     score, error, clusters = uneven_rows(np.random.default_rng(0), 2000)
-    t = clustered(0.05, largest=20, cluster="subsample", value=1.0)
+    t = clustered(0.05, largest=20, cluster_method="subsample", value=1.0)
     found = t.check(score, error, clusters=clusters)
     assert found.risk_interval[0] <= found.risk <= found.risk_interval[1]
 

@@ -9,8 +9,24 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from uqeval.distributed.evaluate import evaluate_engine
+from uqeval.distributed.plan.columns import Wanted
+from uqeval.distributed.plan.run import Request
+from uqeval.evaluation.evaluate import How
+from uqeval.inputs.columns import Columns
+
 METRICS = ["uq_auc", "uq_c_index", "aurc", "e_aurc", "naurc", "augrc", "g_auc", "h_auc", "auarc", "prr", "accuracy"]
 FIELDS = ("value", "low", "high", "se", "n_eff")
+
+
+def request(scores=None, metrics=None, cluster=None, group=None, bins=None, edges=None, **columns):
+    """What is asked of a plan."""
+    asked = (scores,) if isinstance(scores, str) else None if scores is None else tuple(scores)
+    return Request(Wanted(asked, Columns(**columns), cluster, group), metrics, bins, edges)
+
+
+def run_plan(engine, asked, level=0.95, seed=0):
+    return evaluate_engine(engine, asked, How(level, seed=seed))
 
 
 def make_rows(seed, n):

@@ -10,7 +10,7 @@ from fractions import Fraction
 import numpy as np
 import pyarrow as pa
 import pytest
-from distributed_cases import as_table, assert_same, cut, make_rows
+from distributed_cases import as_table, assert_same, cut, make_rows, request, run_plan
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -18,15 +18,19 @@ from strategies import SCORES, make_scores
 from uqeval import distributed, kernels
 from uqeval._errors import InputError, UQWarning
 from uqeval.distributed.engines.protocol import ListEngine, Place, pack, unpack
-from uqeval.distributed.evaluate import run_plan
-from uqeval.distributed.plan.areas import area_of_point, area_of_rows, harmonic
-from uqeval.distributed.plan.columns import keys_of
+from uqeval.distributed.plan.by_score import RouteScore, _area_of_rows, area_of_point, harmonic
+from uqeval.distributed.plan.columns import LOSS, LOSS_BIN, keys_of, pairs_of, score_of
 from uqeval.distributed.plan.count import Count, merge
-from uqeval.distributed.plan.edges import Axis, Grid, choose_edges, shares_sizes
-from uqeval.distributed.plan.estimates import estimate_score
-from uqeval.distributed.plan.run import Request, Run
-from uqeval.distributed.plan.stages import RouteScore, RowsChanged
-from uqeval.distributed.plan.tallies import ScoreSums, add_point_pairs, check_buckets, sum_score
+from uqeval.distributed.plan.edges import Axis, Grid, RowsChanged, choose_edges, shares_sizes
+from uqeval.distributed.plan.run import Run
+from uqeval.distributed.plan.tallies import ScoreSums, add_point_pairs, check_buckets, ranking_tally, sum_score
+from uqeval.inference.intervals import estimate_ranking
+from uqeval.metrics import REGISTRY
+
+
+def estimate_score(name, sums):
+    return estimate_ranking(REGISTRY[name], ranking_tally(REGISTRY[name], sums, None), 0.95)
+
 
 values = st.lists(st.sampled_from([-np.inf, -1.0, -0.0, 0.0, 0.5, 1.0, 1.0 + 2**-52, 3.0, np.inf]), max_size=30)
 
@@ -87,14 +91,14 @@ def test_a_block_of_tied_rows_needs_no_rows(right, wrong, before, share, after):
     assume(right + wrong > 0)
     bad, total = int(share * before), before + right + wrong + after
     error = np.array([0] * right + [1] * wrong, dtype=np.uint8)
-    by_rows, _ = area_of_rows(kernels.order_by(np.zeros(right + wrong)), error, before, bad, total)
+    by_rows, _ = _area_of_rows(kernels.order_by(np.zeros(right + wrong)), error, before, bad, total)
     by_count = area_of_point(right, wrong, before, bad, total)
     assert by_count.risk == pytest.approx(by_rows.risk, rel=1e-12, abs=1e-12)
     assert by_count.risk_per_row == pytest.approx(by_rows.risk_per_row, rel=1e-12, abs=1e-12)
     assert by_count.later2 == pytest.approx(by_rows.later2, rel=1e-12, abs=1e-12)
     for a, b in ((by_count.right, by_rows.right), (by_count.wrong, by_rows.wrong)):
-        assert a.rows == b.rows
-        assert a.rows == 0 or a.mean == pytest.approx(b.mean, rel=1e-12, abs=1e-12)
+        assert a.units == b.units
+        assert a.units == 0 or a.mean == pytest.approx(b.mean, rel=1e-12, abs=1e-12)
 
 
 # ---- sizes that no memory holds ---------------------------------------------------------------------------------
@@ -112,12 +116,12 @@ def test_a_hundred_billion_tied_rows_are_counted_exactly():
     assert found.n == 10**11
     assert found.credit2 == scale**2 * few.credit2
     assert found.comparable == scale**2 * few.comparable
-    assert found.auc.credit2 == scale**2 * few.auc.credit2
-    assert found.auc.wrong_squares == scale**3 * few.auc.wrong_squares
-    c_index = estimate_score("uq_c_index", found, 0.95)
-    assert c_index.value == estimate_score("uq_c_index", few, 0.95).value
+    assert found.credit2 == scale**2 * few.credit2
+    assert found.wrong_squares == scale**3 * few.wrong_squares
+    c_index = estimate_score("uq_c_index", found)
+    assert c_index.value == estimate_score("uq_c_index", few).value
     assert 0 < c_index.se < 1e-5
-    assert 0 < estimate_score("aurc", found, 0.95).se < 1e-5
+    assert 0 < estimate_score("aurc", found).se < 1e-5
 
 
 # ---- balance ----------------------------------------------------------------------------------------------------
@@ -138,7 +142,7 @@ def data(kind, n=60_000, seed=0):
 @pytest.mark.parametrize("kind", ["even", "one value holds 90%", "sorted", "few values"])
 def test_no_task_is_large_and_few_rows_move_whatever_the_skew(kind):
     table, bins = data(kind), 32
-    found = run_plan(ListEngine(cut(table, [5, 9000, 44_000])), Request(bins=bins))
+    found = run_plan(ListEngine(cut(table, [5, 9000, 44_000])), request(bins=bins))
     assert found.run.largest_task <= 4 * len(table) / bins
     assert found.run.moved_rows <= 2 * len(table)
     if kind == "one value holds 90%":
@@ -151,10 +155,10 @@ def test_a_bin_that_no_task_can_hold_is_cut_and_counted_again():
     table = data("sorted")
     engine = HeadEngine(cut(table, [20_000]))
     engine.task_rows = 6000
-    found = run_plan(engine, Request(bins=16))
+    found = run_plan(engine, request(bins=16))
     assert found.run.largest_task <= 6000
     assert "refine" in found.run.seconds
-    assert_same(run_plan(ListEngine([table]), Request(bins=16)), found)
+    assert_same(run_plan(ListEngine([table]), request(bins=16)), found)
 
 
 @pytest.mark.slow
@@ -162,7 +166,7 @@ def test_rows_that_no_cut_brings_into_a_task_are_refused_with_advice():
     engine = HeadEngine([data("sorted")])
     engine.task_rows = 2
     with pytest.raises(InputError, match=r"fall between two neighbouring edges.*Raise memory_limit"):
-        run_plan(engine, Request(bins=16))
+        run_plan(engine, request(bins=16))
     assert engine.closed
 
 
@@ -171,21 +175,21 @@ def test_a_cluster_that_no_task_can_hold_is_refused_with_advice():
     engine = ListEngine([table])
     engine.task_rows = 2000
     with pytest.raises(InputError, match=r"A cluster.* hold 5,000 rows.*Raise memory_limit"):
-        run_plan(engine, Request(cluster="patient", bins=16))
+        run_plan(engine, request(cluster="patient", bins=16))
 
 
 @pytest.mark.parametrize("places", [[], [6000]])
 def test_more_groups_than_anyone_reads_are_refused(places):
     table = data("even", 11_000).append_column("site", pa.array(np.arange(11_000)))
     with pytest.raises(InputError, match=r"more than 10,000 groups"):
-        run_plan(ListEngine(cut(table, places)), Request(group="site"))
+        run_plan(ListEngine(cut(table, places)), request(group="site"))
 
 
 @pytest.mark.parametrize("asked", [{"cluster": "key"}, {"group": "key"}])
 def test_missing_clusters_and_groups_are_refused(asked):
     table = data("even", 50).append_column("key", pa.array([None, *range(49)]))
     with pytest.raises(InputError, match="has missing values"):
-        run_plan(ListEngine([table]), Request(**asked))
+        run_plan(ListEngine([table]), request(**asked))
 
 
 class HeadEngine(ListEngine):
@@ -252,7 +256,7 @@ class Tampering(ListEngine):
 def test_an_engine_that_loses_or_doubles_rows_gives_no_number(what, at):
     engine = Tampering([data("even", 5000)], what, at)
     with pytest.raises(RowsChanged, match=r"(N|n)o result is given"):
-        run_plan(engine, Request(bins=8))
+        run_plan(engine, request(bins=8))
     assert engine.closed
 
 
@@ -262,7 +266,7 @@ def test_the_chain_of_clusters_is_checked_too(what, at):
     rows = make_rows(3, 4000)
     engine = Tampering([as_table(rows)], what, at)
     with pytest.raises(RowsChanged):
-        run_plan(engine, Request(score="score_t", metrics=["uq_auc", "uq_c_index"], bins=8, cluster="patient"))
+        run_plan(engine, request(scores="score_t", metrics=["uq_auc", "uq_c_index"], bins=8, cluster="patient"))
     assert engine.closed
 
 
@@ -285,10 +289,10 @@ def test_a_comparison_is_checked_too(last, what, at):
 
 def test_what_an_engine_gets_can_be_pickled_and_gives_the_same_again():
     table = data("even", 500)
-    run = Run(ListEngine([table]), Request(bins=4))
+    run = Run(ListEngine([table]), request(bins=4))
     grid = run.grids[0]
     route = RouteScore(run.prepare, 0, grid.score, grid.loss, grid.small, run.moved(0))
-    finish = run.finish_score(0, ("s0", "d", "cd", "x0"))
+    finish = run.finish_score(0, (score_of(0), LOSS, LOSS_BIN, pairs_of(0)))
     moved, bucket = pickle.loads(pickle.dumps(route))(table)
     rows = moved.take(np.flatnonzero(bucket == 1))
     here, there = finish(1, rows), pickle.loads(pickle.dumps(finish))(1, rows)
@@ -320,8 +324,8 @@ def test_comparisons_of_groups_and_of_ranks_travel_as_bytes(error):
 
 def test_states_become_bytes_and_back_without_pickle():
     table = data("even", 300)
-    run = Run(ListEngine([table]), Request(bins=4))
-    count = Count(run.prepare, (run.axes["s0"],), run.axes["d"], ("here",))
+    run = Run(ListEngine([table]), request(bins=4))
+    count = Count(run.prepare, (run.axes[score_of(0)],), run.axes[LOSS], ("here",))
     state = count(table, Place(0, 0))
     back = unpack(pack(state))
     assert back.keys() == state.keys()
@@ -347,7 +351,7 @@ def test_clusters_are_told_apart_by_value_not_by_type():
         ({}, {"metrics": ["kendall_phi"]}, "cannot be computed piece by piece"),
         ({}, {"metrics": []}, "`metrics` is empty"),
         ({}, {"metrics": ["brier"]}, "brier needs probs, labels"),
-        ({}, {"score": "score_x"}, 'no score "score_x"'),
+        ({}, {"scores": "score_x"}, 'no score "score_x"'),
         ({}, {"cluster": "patiant"}, "no column `patiant`"),
         ({"weight": np.ones(10)}, {}, "column of weights"),
         ({"error": None}, {"metrics": ["uq_auc"]}, "uq_auc needs score, error"),
@@ -372,7 +376,7 @@ def test_fewer_than_two_rows_and_one_candidate_are_refused():
         distributed.evaluate(None, engine=ListEngine([one]))
     with pytest.raises(InputError, match="Only one candidate"):
         distributed.compare(None, engine=ListEngine([data("even", 50)]))
-    with pytest.raises(InputError, match="does not compare scores"):
+    with pytest.raises(InputError, match="Compare models instead"):
         distributed.compare(None, engine=ListEngine([data("even", 50)]), metric="accuracy")
     with pytest.raises(InputError, match="no option"):
         distributed.evaluate(None, engine=ListEngine([one]), labell="y")
@@ -388,4 +392,4 @@ def test_a_weight_column_can_be_left_aside():
 
 def test_the_sums_of_no_pairs_are_undefined_not_wrong():
     sums = ScoreSums(4, 2, False, sizes={4: [4, 0, 0]})
-    assert estimate_score("uq_c_index", sums, 0.95).method == "undefined"
+    assert estimate_score("uq_c_index", sums).method == "undefined"

@@ -10,6 +10,8 @@ import numpy as np
 
 from uqeval import UQWarning
 from uqeval.inference import Estimate, estimate
+from uqeval.inference.influence import area_influence, concordance_influence
+from uqeval.metrics import REGISTRY
 
 
 def quiet(metric, *data, **options) -> Estimate:
@@ -17,6 +19,13 @@ def quiet(metric, *data, **options) -> Estimate:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UQWarning)
         return estimate(metric, *data, **options)
+
+
+def influence(name, sample):
+    """Influence values of a metric that ranks rows, as the package computes them."""
+    metric = REGISTRY[name]
+    values = concordance_influence(sample) if metric.formula is None else area_influence(sample, metric)
+    return metric.affine[1] * values
 
 
 def ones_like(weights, n):

@@ -16,6 +16,7 @@ from inference_reference import (
     c_index,
     delong,
     h_auc,
+    influence,
     jackknife_se,
     kish,
     make_case,
@@ -28,6 +29,7 @@ from scipy import stats
 
 from uqeval import InputError, UQWarning, kernels
 from uqeval.inference import Estimate, bootstrap, estimate
+from uqeval.inference.sample import Sample
 from uqeval.metrics import REGISTRY
 
 RANKING = [name for name, metric in REGISTRY.items() if metric.needs[0] == "score"]
@@ -515,8 +517,9 @@ def test_ece_lower_end_is_zero_unless_calibration_is_rejected():
 
 
 def test_ece_calibration_test_holds_its_level_and_has_power():
-    from uqeval.inference.means import _miscalibrated
-    from uqeval.metrics.calibration import bin_rows
+    from uqeval.inference.count import calibration_cells, count_ece
+    from uqeval.inference.intervals import miscalibrated
+    from uqeval.inference.sample import Confidences, Rows
 
     rejected = {"calibrated": 0, "overconfident": 0}
     for seed in range(150):
@@ -524,7 +527,8 @@ def test_ece_calibration_test_holds_its_level_and_has_power():
         c = rng.uniform(0.5, 1.0, 150)
         for name, p in (("calibrated", c), ("overconfident", c**2)):
             a = (rng.random(150) < p).astype(float)
-            rejected[name] += _miscalibrated(c, None, bin_rows(c, a, None), 0.1, rng)
+            given = Confidences(c, a, Rows(150))
+            rejected[name] += miscalibrated(count_ece(given), calibration_cells(given), 0.1, rng)
     assert rejected["calibrated"] / 150 < 0.1 + 3 * math.sqrt(0.09 / 150)
     assert rejected["calibrated"] > 2
     assert rejected["overconfident"] > 120
@@ -532,19 +536,22 @@ def test_ece_calibration_test_holds_its_level_and_has_power():
 
 def test_pooled_and_row_wise_calibration_tests_agree():
     """Above 4096 rows the labels are drawn cell by cell; the law of the statistic must stay the same."""
-    from uqeval.inference import means
-    from uqeval.metrics.calibration import bin_rows
+    from uqeval.inference import intervals
+    from uqeval.inference.count import calibration_cells
+    from uqeval.inference.sample import Confidences, Rows
+    from uqeval.inference.tally import Cells
 
     rng = np.random.default_rng(0)
     c = rng.uniform(0.2, 1.0, 6000)
-    bins = bin_rows(c, (rng.random(6000) < c).astype(float), None)
+    given = Confidences(c, (rng.random(6000) < c).astype(float), Rows(6000))
+    bins = given.bins
     order = np.argsort(bins.row_bin, kind="stable")
-    pooled = means._cells(c, None, bins.row_bin)
-    single = means._Cells(np.ones(6000, dtype=int), c[order], np.ones(6000), bins.row_bin[order])
+    pooled = calibration_cells(given)
+    single = Cells(np.ones(6000, dtype=int), c[order], np.ones(6000), bins.row_bin[order])
     assert len(pooled.mean) < 6000
     values = {}
     for name, cells in (("cells", pooled), ("rows", single)):
-        gap, variance = means._drawn(cells, 800, np.random.default_rng(len(name)))
+        gap, variance = intervals._drawn(cells, 800, np.random.default_rng(len(name)))
         values[name] = ((gap**2 - variance) * bins.share).sum(axis=1)
     assert stats.ks_2samp(values["cells"], values["rows"]).pvalue > 1e-3
 
@@ -679,11 +686,8 @@ def test_singleton_clusters_keep_the_standard_error(name):
 
 @pytest.mark.parametrize("name", ["aurc", "augrc", "g_auc", "h_auc", "e_aurc", "naurc"])
 def test_singleton_clusters_give_the_influence_se_without_the_small_sample_factor(name):
-    from uqeval.inference.influence import INFLUENCE
-    from uqeval.inference.sample import Sample
-
     s, v, _, _, _ = make_case(0)
-    values = INFLUENCE[name](Sample(s, v.astype(np.uint8)))
+    values = influence(name, Sample.of(s, v.astype(np.uint8)))
     n = len(s)
     expected = math.sqrt((values**2).sum() / (n * (n - 1)))
     assert quiet(name, s, v, clusters=np.arange(n)).se == pytest.approx(expected, rel=1e-11)

@@ -6,20 +6,22 @@ import math
 
 import numpy as np
 import pytest
-from inference_reference import aurc, make_case, numeric_influence
+from inference_reference import aurc, influence, make_case, numeric_influence
 
-from uqeval.inference.influence import INFLUENCE, influence_variance
-from uqeval.inference.sample import Sample
+from uqeval.inference.count import count_mean
+from uqeval.inference.intervals import estimate_mean
+from uqeval.inference.sample import Rows, Sample
 from uqeval.metrics import REGISTRY
 
-LOSS_TOO = ["aurc", "naurc", "augrc", "auarc", "prr"]
+NAMES = [name for name, metric in REGISTRY.items() if metric.uses_score and "phi" not in metric.needs[1]]
+LOSS_TOO = [name for name, metric in REGISTRY.items() if metric.losses]
 # The oracle's AURC of 0/1 errors is differentiated in its large-sample form err + (1 − err) ln(1 − err).
-EXACT = [name for name in INFLUENCE if name not in ("e_aurc", "naurc", "prr")]
+EXACT = [name for name in NAMES if name not in ("e_aurc", "naurc", "prr")]
 
 
 def sample_for(name, s, v, d, w, g=None):
     target = d if name == "uq_c_index" else v.astype(np.uint8)
-    return Sample(s, target, w, g)
+    return Sample.of(s, target, w, g)
 
 
 def weighted_metric(name):
@@ -27,13 +29,13 @@ def weighted_metric(name):
     return lambda s, t, w: function(s, t, weights=w)
 
 
-@pytest.mark.parametrize("name", INFLUENCE)
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("ties", [False, True])
 def test_influence_values_have_weighted_mean_zero(name, weighted, ties):
     for seed in range(20):
         s, v, d, w, _ = make_case(seed, ties=ties)
-        values = INFLUENCE[name](sample_for(name, s, v, d, w if weighted else None))
+        values = influence(name, sample_for(name, s, v, d, w if weighted else None))
         w = w if weighted else np.ones(len(s))
         assert abs((w * values).sum()) < 1e-10 * np.abs(w * values).sum()
 
@@ -48,7 +50,7 @@ def test_influence_is_the_derivative_in_the_weight(name, weighted, ties):
         sample = sample_for(name, s, v, d, w if weighted else None)
         target = d if name == "uq_c_index" else v
         expected = numeric_influence(weighted_metric(name), s, target, w)
-        np.testing.assert_allclose(INFLUENCE[name](sample), expected, rtol=1e-7, atol=1e-9)
+        np.testing.assert_allclose(influence(name, sample), expected, rtol=1e-7, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", LOSS_TOO)
@@ -60,7 +62,7 @@ def test_influence_on_a_loss_in_0_1_is_the_derivative_in_the_weight(name, weight
     loss = np.clip(d, 0, 1) if ties else rng.random(40)
     w = w if weighted else np.ones(40)
     expected = numeric_influence(weighted_metric(name), s, loss, w)
-    found = INFLUENCE[name](Sample(s, loss, w if weighted else None))
+    found = influence(name, Sample.of(s, loss, w if weighted else None))
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-8)
 
 
@@ -69,7 +71,7 @@ def test_influence_of_the_aurc_family_is_close_to_the_derivative_in_large_sample
     n = 2000
     s, v, d, w, _ = make_case(3, n=n, ties=False, error=0.2)
     metric, rows = weighted_metric(name), np.random.default_rng(0).choice(n, 60, replace=False)
-    found = INFLUENCE[name](sample_for(name, s, v, d, w))
+    found = influence(name, sample_for(name, s, v, d, w))
     for i in rows:
         up, down = w.copy(), w.copy()
         up[i] += 0.02
@@ -92,7 +94,7 @@ def test_influence_matches_the_written_formula(name):
         credit = np.where(v == 1, below @ (w * (1 - v)), above @ (w * v))
         comparable = np.where(v == 1, (w * (1 - v)).sum(), (w * v).sum())
         expected = 2 * W * (credit - T * comparable) / (w * comparable).sum()
-    found = INFLUENCE[name](Sample(s, v.astype(np.uint8), w))
+    found = influence(name, Sample.of(s, v.astype(np.uint8), w))
     np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-13)
 
 
@@ -103,40 +105,40 @@ def test_aurc_influence_matches_the_written_formula_without_ties():
     W, E = np.cumsum(wo), np.cumsum(wo * vo)
     R, T = E / W, aurc(so, vo, wo)
     expected = [R[i] - T + sum(wo[k] * (vo[i] - R[k]) / W[k] for k in range(i, 50)) for i in range(50)]
-    found = INFLUENCE["aurc"](Sample(so, vo.astype(np.uint8), wo))
+    found = influence("aurc", Sample.of(so, vo.astype(np.uint8), wo))
     np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-13)
 
 
 def test_e_aurc_influence_adds_the_oracle_term():
     s, v, _, w, _ = make_case(2, n=50)
-    sample = Sample(s, v.astype(np.uint8), w)
+    sample = Sample.of(s, v.astype(np.uint8), w)
     err = (w * v).sum() / w.sum()
-    expected = INFLUENCE["aurc"](sample) + math.log(1 - err) * (v - err)
-    np.testing.assert_allclose(INFLUENCE["e_aurc"](sample), expected, rtol=1e-11, atol=1e-13)
+    expected = influence("aurc", sample) + math.log(1 - err) * (v - err)
+    np.testing.assert_allclose(influence("e_aurc", sample), expected, rtol=1e-11, atol=1e-13)
 
 
 def test_related_metrics_have_related_influence():
     s, v, _, w, _ = make_case(4)
-    sample = Sample(s, v.astype(np.uint8), w)
-    np.testing.assert_array_equal(INFLUENCE["g_auc"](sample), 2 * INFLUENCE["augrc"](sample))
-    np.testing.assert_array_equal(INFLUENCE["auarc"](sample), -INFLUENCE["aurc"](sample))
-    np.testing.assert_array_equal(INFLUENCE["prr"](sample), -INFLUENCE["naurc"](sample))
+    sample = Sample.of(s, v.astype(np.uint8), w)
+    np.testing.assert_array_equal(influence("g_auc", sample), 2 * influence("augrc", sample))
+    np.testing.assert_array_equal(influence("auarc", sample), -influence("aurc", sample))
+    np.testing.assert_array_equal(influence("prr", sample), -influence("naurc", sample))
 
 
-@pytest.mark.parametrize("name", INFLUENCE)
+@pytest.mark.parametrize("name", NAMES)
 def test_influence_does_not_depend_on_the_scale_of_the_weights(name):
     s, v, d, w, _ = make_case(6)
-    one = INFLUENCE[name](sample_for(name, s, v, d, w))
-    np.testing.assert_allclose(INFLUENCE[name](sample_for(name, s, v, d, 37.5 * w)), one, rtol=1e-10, atol=1e-12)
+    one = influence(name, sample_for(name, s, v, d, w))
+    np.testing.assert_allclose(influence(name, sample_for(name, s, v, d, 37.5 * w)), one, rtol=1e-10, atol=1e-12)
 
 
 def test_influence_predicts_the_effect_of_leaving_out_one_row():
     n = 2000
     s, v, d, _, _ = make_case(9, n=n, ties=False)
-    for name in INFLUENCE:
+    for name in NAMES:
         target = d if name == "uq_c_index" else v
         function = REGISTRY[name].function
-        values = INFLUENCE[name](sample_for(name, s, v, d, None))
+        values = influence(name, sample_for(name, s, v, d, None))
         for i in range(20):
             keep = np.arange(n) != i
             effect = (n - 1) * (function(s, target) - function(s[keep], target[keep]))
@@ -144,19 +146,18 @@ def test_influence_predicts_the_effect_of_leaving_out_one_row():
 
 
 def test_variance_is_the_sum_of_squares_over_rows_or_clusters():
-    s, v, _, w, g = make_case(7, clusters=9)
-    values = np.random.default_rng(0).normal(size=len(s))
-    target = v.astype(np.uint8)
-    part = w * values / w.sum()
-    n = len(s)
-    assert influence_variance(Sample(s, target), values) == pytest.approx((values**2).sum() / (n * (n - 1)))
-    assert influence_variance(Sample(s, target, w), values) == pytest.approx(n / (n - 1) * (part**2).sum())
+    _, _, _, w, g = make_case(7, clusters=9)
+    values = np.random.default_rng(0).normal(size=len(w))
+    n = len(w)
+
+    def variance(weights=None, clusters=None):
+        rows = Rows(n, weights, clusters)
+        return estimate_mean(REGISTRY["brier"], count_mean(values, rows), 0.95).se ** 2
+
+    gap = values - values.mean()
+    assert variance() == pytest.approx((gap**2).sum() / (n * (n - 1)))
+    part = w * (values - np.average(values, weights=w)) / w.sum()
+    assert variance(w) == pytest.approx(n / (n - 1) * (part**2).sum())
     sums = np.array([part[g == k].sum() for k in np.unique(g)])
-    expected = len(sums) / (len(sums) - 1) * (sums**2).sum()
-    assert influence_variance(Sample(s, target, w, g), values) == pytest.approx(expected)
-
-
-def test_variance_from_one_cluster_is_unknown():
-    s, v, _, _, _ = make_case(7)
-    sample = Sample(s, v.astype(np.uint8), None, np.zeros(len(s), dtype=np.int64))
-    assert math.isnan(influence_variance(sample, np.ones(len(s))))
+    assert variance(w, g) == pytest.approx(len(sums) / (len(sums) - 1) * (sums**2).sum())
+    assert math.isnan(variance(w, np.zeros(n, dtype=np.int64)))

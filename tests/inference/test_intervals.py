@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from uqeval.inference.intervals import (
+from uqeval.inference.forms import (
     clopper_pearson,
     fay_feuer,
     log_t,

@@ -16,9 +16,12 @@ from scipy.special import ndtr, ndtri
 import uqeval
 from uqeval import UQWarning
 from uqeval.inference import multiplicity
+from uqeval.inference.count import joint_of_samples
+from uqeval.inference.forms import t_quantile
 from uqeval.inference.multiplicity import adjust
-from uqeval.inference.paired import contrast, joint_of_samples, margin
+from uqeval.inference.paired import contrast
 from uqeval.inference.sample import Sample
+from uqeval.metrics import REGISTRY
 
 pytestmark = pytest.mark.slow
 
@@ -33,10 +36,9 @@ def three_se(p, reps, other=math.inf):
 
 def pairwise(metric, samples):
     """Contrasts of all pairs, from arrays."""
-    joint = joint_of_samples(metric, samples)
-    covariances = [part.units @ part.units.T for part in joint.parts]
+    joint = joint_of_samples(REGISTRY[metric], samples)
     pairs = list(combinations(range(len(samples)), 2))
-    return joint, pairs, [contrast(joint, covariances, a, b) for a, b in pairs]
+    return joint, pairs, [contrast(joint, a, b) for a, b in pairs]
 
 
 def correlated(rng, k, n, rho=0.5):
@@ -70,7 +72,7 @@ def test_equal_scores_are_told_apart_in_five_percent(metric, n, acc):
     for _ in range(reps):
         s, v, d = draw(rng, n, acc)
         target = v if metric == "uq_auc" else d
-        rejected += pairwise(metric, [Sample(x, target) for x in s])[2][0].p <= 0.05
+        rejected += pairwise(metric, [Sample.of(x, target) for x in s])[2][0].p <= 0.05
     assert 0.035 <= rejected / reps <= 0.065
 
 
@@ -80,7 +82,7 @@ def test_equal_scores_in_small_samples_as_spec_reports(n, acc, spec):
     reps, rejected, defined = 4000, 0, 0
     for _ in range(reps):
         s, v, _ = draw(rng, n, acc)
-        p = pairwise("uq_auc", [Sample(x, v) for x in s])[2][0].p
+        p = pairwise("uq_auc", [Sample.of(x, v) for x in s])[2][0].p
         defined += p == p
         rejected += p <= 0.05
     assert rejected / defined == pytest.approx(spec, abs=three_se(0.04, defined, 2000))
@@ -94,7 +96,7 @@ def test_equal_areas_are_told_apart_in_at_most_six_percent(metric, n, acc):
     reps, rejected = 1500, 0
     for _ in range(reps):
         s, v, _ = draw(rng, n, acc)
-        rejected += pairwise(metric, [Sample(x, v) for x in s])[2][0].p <= 0.05
+        rejected += pairwise(metric, [Sample.of(x, v) for x in s])[2][0].p <= 0.05
     assert 0.025 <= rejected / reps <= 0.059 + three_se(0.055, reps)
 
 
@@ -106,7 +108,7 @@ def test_end_to_end_through_compare():
         row = uqeval.compare({"a": s[0], "b": s[1]}, error=v, loss=d).rows[0]
         rejected += row.p_adjusted <= 0.05
         if k < 20:
-            assert row.p == pairwise("uq_auc", [Sample(x, v) for x in s])[2][0].p
+            assert row.p == pairwise("uq_auc", [Sample.of(x, v) for x in s])[2][0].p
             assert (row.p <= 0.05) == (row.low > 0 or row.high < 0)
     assert 0.05 - three_se(0.05, reps) <= rejected / reps <= 0.05 + three_se(0.05, reps)
 
@@ -120,8 +122,8 @@ def test_interval_of_a_true_auc_difference_holds(n, acc):
     for _ in range(reps):
         v = (rng.random(n) > acc).astype(np.uint8)
         s = correlated(rng, 2, n) + shifts * v
-        found = pairwise("uq_auc", [Sample(x, v) for x in s])[2][0]
-        held += abs(found.difference - 0.07) <= margin(found.se, found.df, 0.95)
+        found = pairwise("uq_auc", [Sample.of(x, v) for x in s])[2][0]
+        held += abs(found.difference - 0.07) <= found.half(t_quantile(0.95, found.df))
     assert 0.935 <= held / reps <= 0.965 + three_se(0.96, reps)
 
 
@@ -144,7 +146,7 @@ def test_equal_models_are_told_apart_as_often_as_spec_reports(n, acc, spec):
     reps, rejected = 4000, 0
     for _ in range(reps):
         s, v = draw_models(rng, n, acc)
-        rejected += pairwise("uq_auc", [Sample(a, b) for a, b in zip(s, v, strict=True)])[2][0].p <= 0.05
+        rejected += pairwise("uq_auc", [Sample.of(a, b) for a, b in zip(s, v, strict=True)])[2][0].p <= 0.05
     assert rejected / reps == pytest.approx(spec, abs=three_se(0.05, reps, 2000))
     assert rejected / reps <= 0.065
 
@@ -156,7 +158,7 @@ def test_areas_of_equal_models_are_told_apart_in_at_most_six_percent(metric, n, 
     reps, rejected = 1500, 0
     for _ in range(reps):
         s, v = draw_models(rng, n, acc)
-        rejected += pairwise(metric, [Sample(a, b) for a, b in zip(s, v, strict=True)])[2][0].p <= 0.05
+        rejected += pairwise(metric, [Sample.of(a, b) for a, b in zip(s, v, strict=True)])[2][0].p <= 0.05
     assert rejected / reps <= 0.059 + three_se(0.055, reps)
 
 
@@ -168,8 +170,8 @@ def test_interval_of_a_true_difference_between_models_holds():
     for _ in range(reps):
         v = (correlated(rng, 2, n) > ndtri(acc)).astype(np.uint8)
         s = correlated(rng, 2, n) + shifts * v
-        found = pairwise("uq_auc", [Sample(a, b) for a, b in zip(s, v, strict=True)])[2][0]
-        held += abs(found.difference - 0.07) <= margin(found.se, found.df, 0.95)
+        found = pairwise("uq_auc", [Sample.of(a, b) for a, b in zip(s, v, strict=True)])[2][0]
+        held += abs(found.difference - 0.07) <= found.half(t_quantile(0.95, found.df))
     assert 0.938 - three_se(0.95, reps) <= held / reps <= 0.986
 
 
@@ -199,10 +201,10 @@ def test_clusters_keep_the_size_that_rows_alone_lose(metric, n, acc):
     for _ in range(reps):
         s, v, d, g = draw_clusters(rng, n, acc)
         target = v if metric == "uq_auc" else d
-        p = pairwise(metric, [Sample(x, target, None, g) for x in s])[2][0].p
+        p = pairwise(metric, [Sample.of(x, target, None, g) for x in s])[2][0].p
         defined += p == p
         rejected += p <= 0.05
-        naive += pairwise(metric, [Sample(x, target) for x in s])[2][0].p <= 0.05
+        naive += pairwise(metric, [Sample.of(x, target) for x in s])[2][0].p <= 0.05
     assert defined > 0.99 * reps
     assert 0.035 <= rejected / defined <= 0.065
     assert naive / reps > rejected / defined + 0.015
@@ -234,7 +236,7 @@ def test_family_wise_error_of_six_equal_scores(monkeypatch, metric, n, acc):
     for _ in range(reps):
         s, v, d = draw(rng, n, acc, k=6)
         target = v if metric == "uq_auc" else d
-        joint, pairs, found = pairwise(metric, [Sample(x, target) for x in s])
+        joint, pairs, found = pairwise(metric, [Sample.of(x, target) for x in s])
         for how in wrong:
             wrong[how] += min(adjust(how, joint, pairs, found, 0.95, rng).p) <= 0.05
     assert wrong["max-t"] / reps <= 0.065
@@ -252,7 +254,7 @@ def test_simultaneous_intervals_hold_for_true_differences(monkeypatch):
     for _ in range(reps):
         v = (rng.random(n) > 0.7).astype(np.uint8)
         s = correlated(rng, 5, n) + shifts * v
-        joint, pairs, found = pairwise("uq_auc", [Sample(x, v) for x in s])
+        joint, pairs, found = pairwise("uq_auc", [Sample.of(x, v) for x in s])
         true = np.array([aucs[a] - aucs[b] for a, b in pairs])
         for how in held:
             width = adjust(how, joint, pairs, found, 0.95, rng).width

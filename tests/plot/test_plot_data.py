@@ -13,7 +13,8 @@ from scipy.stats import binomtest
 
 import uqeval as uq
 from uqeval import InputError, UQWarning, metrics
-from uqeval.inference.means import estimate_accuracy
+from uqeval.inference.measure import estimate_share
+from uqeval.inference.sample import Rows
 from uqeval.metrics.calibration import bin_rows, ece
 from uqeval.plot import data
 
@@ -87,7 +88,7 @@ def test_clusters_widen_the_roc_band_as_the_interval_of_a_mean_does():
     at = found["threshold"][middle]
     wrong = five[error[five] == 1]
     units = np.unique(wrong, return_inverse=True)[1]
-    expected = estimate_accuracy((score[wrong] <= at) + 0.0, None, units, LEVEL)
+    expected = estimate_share(score[wrong] > at, Rows(len(wrong), None, units), LEVEL)
     assert (found["low"][middle], found["high"][middle]) == pytest.approx((expected.low, expected.high), abs=1e-12)
     same = int(np.flatnonzero(plain["threshold"] == at)[0])
     assert found["high"][middle] - found["low"][middle] > 1.5 * (plain["high"][same] - plain["low"][same])
@@ -205,7 +206,7 @@ def test_reliability_bins_are_those_of_the_ece(weighted):
     rng = np.random.default_rng(0)
     probs, labels = rng.dirichlet(np.ones(3), 400), rng.integers(0, 3, 400)
     weights = rng.random(400) + 0.1 if weighted else None
-    table = evaluation(predictions=uq.Predictions(labels, probs=probs, weights=weights)).source
+    table = evaluation(source=uq.Predictions(labels, probs=probs, weights=weights)).source
     found = data.reliability_bins(table, LEVEL)
     right = 1.0 - table.error
     bins = bin_rows(table.confidence, right, weights)
@@ -226,9 +227,9 @@ def test_reliability_intervals_take_clusters_as_units():
     rng = np.random.default_rng(0)
     probs, labels = np.repeat(rng.dirichlet(np.ones(2), 80), 5, axis=0), np.repeat(rng.integers(0, 2, 80), 5)
     wide = data.reliability_bins(
-        evaluation(predictions=uq.Predictions(labels, probs=probs, clusters=np.repeat(np.arange(80), 5))).source, LEVEL
+        evaluation(source=uq.Predictions(labels, probs=probs, clusters=np.repeat(np.arange(80), 5))).source, LEVEL
     )
-    narrow = data.reliability_bins(evaluation(predictions=uq.Predictions(labels, probs=probs)).source, LEVEL)
+    narrow = data.reliability_bins(evaluation(source=uq.Predictions(labels, probs=probs)).source, LEVEL)
     known = ~np.isnan(wide["low"])
     assert known.sum() > 4
     assert ((wide["high"] - wide["low"])[known] > (narrow["high"] - narrow["low"])[known]).all()

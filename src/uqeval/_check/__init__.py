@@ -25,8 +25,10 @@ from uqeval._check.rows import (
     check_weights,
     drop_rows,
     nearest,
+    omits,
     recode,
     to_array,
+    without_nan,
 )
 
 __all__ = [
@@ -55,6 +57,8 @@ __all__ = [
     "check_weights",
     "drop_rows",
     "nearest",
+    "omits",
     "recode",
     "to_array",
+    "without_nan",
 ]

@@ -25,8 +25,10 @@ __all__ = [
     "drop_rows",
     "nearest",
     "numeric",
+    "omits",
     "recode",
     "to_array",
+    "without_nan",
 ]
 
 Float = NDArray[np.float64]
@@ -218,6 +220,20 @@ def drop_rows(keep: NDArray[np.bool_], *arrays: NDArray[Any] | None) -> list[Any
     return [None if array is None else np.ascontiguousarray(array[keep]) for array in arrays]
 
 
+def omits(nan: str) -> bool:
+    """The one policy for NaN: "raise" an error that says where, or "omit" the rows and say how many."""
+    return check_choice("nan", nan, ("raise", "omit")) == "omit"
+
+
+def without_nan(*columns: NDArray[Any] | None) -> NDArray[np.bool_] | None:
+    """The rows in which no number is NaN, for ``nan="omit"``; None where that is all."""
+    gone = np.any([np.isnan(x.astype(np.float64, copy=False)) for x in columns if x is not None], axis=0)
+    if not gone.any():
+        return None
+    notify(f"{int(gone.sum())} rows with NaN left out", UQWarning, stacklevel=5)
+    return ~gone
+
+
 def check_rows(
     score: ArrayLike,
     target: ArrayLike,
@@ -236,7 +252,7 @@ def check_rows(
     Rows of weight 0 are dropped; equal weights come back as None.
     """
     name = name or ("error" if kind != "loss" else "loss")
-    omit = check_choice("nan", nan, ("raise", "omit")) == "omit"
+    omit = omits(nan)
     s = check_vector("score", score, finite=False, missing=omit)
     # A bool array is the common form of `error`; its bits need no look.
     if kind == "error" and type(target) is np.ndarray and target.dtype == np.bool_ and target.ndim == 1:
@@ -249,13 +265,9 @@ def check_rows(
     g = None if clusters is None else check_codes("clusters", clusters)[0]
     if len(s) != len(t) or len(s) < least or w is not None or g is not None:
         check_lengths(least, score=s, **{name: t}, weights=w, clusters=g)
-    if omit:
-        keep = ~(np.isnan(s) | np.isnan(t.astype(np.float64)))
-        keep = keep if w is None else keep & ~np.isnan(w)
-        if not keep.all():
-            notify(f"{int((~keep).sum())} rows with NaN left out.", UQWarning, stacklevel=4)
-            s, t, w, g = drop_rows(keep, s, t, w, g)
-            g = recode(g)
+    if omit and (keep := without_nan(s, t, w)) is not None:
+        s, t, w, g = drop_rows(keep, s, t, w, g)
+        g = recode(g)
     if t.dtype != np.uint8:
         if kind == "error":
             t = check_bits(name, t)

@@ -6,7 +6,7 @@ import json as codec
 import math
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -17,7 +17,8 @@ from uqeval._errors import InputError, collected
 from uqeval._files import whole_file
 from uqeval._result import number
 from uqeval.cli import options as o
-from uqeval.cli.output import stderr, stdout, write_json
+from uqeval.cli.output import stdout, write_json
+from uqeval.cli.progress import status_console
 from uqeval.decide.monitor import Check
 from uqeval.decide.rows import Target, find_target
 from uqeval.decide.threshold import Threshold, Thresholds
@@ -25,6 +26,7 @@ from uqeval.decide.threshold import Threshold, Thresholds
 __all__ = ["check", "print_check"]
 
 
+@o.with_columns
 def check(
     threshold: Annotated[str, typer.Argument(help="What `uqeval threshold --json FILE` wrote.")],
     predictions: o.Files,
@@ -46,18 +48,8 @@ def check(
     tie: o.Tie = "drop",
     json: o.Json = None,
     quiet: o.Quiet = False,
-    label: o.Label = "label",
-    prob: o.Prob = "prob_*",
-    logit: o.Logit = "logit_*",
-    member: o.Member = "member*_prob_*",
-    soft: o.Soft = "soft_*",
-    score_columns: o.Score = "score_*",
-    pred: o.Pred = "pred",
-    error: o.Error = "error",
-    loss: o.Loss = "loss",
-    weight: o.Weight = "weight",
-    classes: o.Classes = None,
-    normalize: o.Normalize = False,
+    *,
+    columns: dict[str, Any],
 ) -> None:
     """Whether the promised risk still holds on new labelled rows, asked as often as you like.
 
@@ -65,14 +57,10 @@ def check(
 
     Example:  uqeval check threshold.json monday.parquet --state monitor.json
     """
-    columns = {"label": label, "prob": prob, "logit": logit, "member": member, "soft": soft, "score": score_columns}
-    columns |= {"pred": pred, "error": error, "loss": loss, "weight": weight}
     promise = _load(threshold, max_risk)
     previous = None if state is None else _previous(state)
-    status = stderr()
-    status.quiet = quiet or not status.is_terminal
-    with status.status("Reading…") as progress, collected() as notes:
-        found = o.read(predictions, by=None, cluster=cluster, classes=classes, normalize=normalize, **columns)
+    with status_console(quiet).status("Reading…") as progress, collected() as notes:
+        found = o.read(predictions, cluster=cluster, columns=columns)
         progress.update(f"Checking {found.n:,} rows…")
         if found.weights is not None:
             raise InputError("The file has a column of weights, but the test is for unweighted rows. Leave it out.")

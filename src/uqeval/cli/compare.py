@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,16 +13,17 @@ from rich.table import Table
 from rich.text import Text
 
 import uqeval
-from uqeval._errors import InputError, UQWarning
-from uqeval.cli import engines as e
+from uqeval._errors import InputError, collected
 from uqeval.cli import options as o
-from uqeval.cli.output import stderr, stdout, write_json
-from uqeval.distributed.memory import compare_files
+from uqeval.cli.output import stdout, write_json
+from uqeval.cli.progress import bars
 from uqeval.evaluation.comparison import Comparison
 
 __all__ = ["compare", "print_comparison"]
 
 
+@o.with_columns
+@o.with_engine
 def compare(
     predictions: Annotated[
         list[str],
@@ -44,22 +43,9 @@ def compare(
     json: o.Json = None,
     quiet: o.Quiet = False,
     seed: o.Seed = 0,
-    label: o.Label = "label",
-    prob: o.Prob = "prob_*",
-    logit: o.Logit = "logit_*",
-    member: o.Member = "member*_prob_*",
-    soft: o.Soft = "soft_*",
-    score: o.Score = "score_*",
-    pred: o.Pred = "pred",
-    error: o.Error = "error",
-    loss: o.Loss = "loss",
-    weight: o.Weight = "weight",
-    classes: o.Classes = None,
-    normalize: o.Normalize = False,
-    engine: e.Engine = None,
-    memory: e.Memory = None,
-    scheduler: e.Scheduler = None,
-    spill: e.Spill = None,
+    *,
+    columns: dict[str, Any],
+    where: dict[str, Any],
 ) -> None:
     """Paired differences with intervals and p-values.
 
@@ -67,98 +53,52 @@ def compare(
 
     Example:  uqeval compare a.csv b.csv --key id --scores entropy --metric uq_auc,aurc
     """
-    columns = {"label": label, "prob": prob, "logit": logit, "member": member, "soft": soft, "score": score}
-    columns |= {"pred": pred, "error": error, "loss": loss, "weight": weight, "id": key or "id"}
-    status = stderr()
-    status.quiet = quiet or not status.is_terminal
-    asked, chosen = o.listed(scores), o.listed([metric]) or []
+    chosen = o.listed([metric]) or []
     if not chosen:
         raise InputError("--metric names no metric.")
     if html is not None and len(chosen) > 1:
         raise InputError("--html shows one metric. Name one with --metric.")
-    how: dict[str, Any] = {
-        "memory": memory,
-        "scheduler": scheduler,
-        "spill": spill,
-        "classes": classes,
-        "normalize": normalize,
-        **columns,
-    }
-    several = len(predictions) > 1 and engine is None  # models are compared in memory
-    way = None if several else e.choose(engine, predictions, scores=asked, **how)
-    if way is not None:
-        if len(predictions) > 1 or method != "influence":
-            raise InputError(
-                "Models and --method bootstrap are compared in memory only. An engine compares scores of one source "
-                "(several files: one pattern in quotes)."
-            )
-        with e.running(status, way, quiet) as told:
-            made = [
-                compare_files(
-                    predictions[0],
-                    metric=name,
-                    baseline=baseline,
-                    adjust=adjust,
-                    by=by,
-                    cluster=cluster,
-                    level=level,
-                    seed=seed,
-                    engine=way.engine,
-                    progress=told,
-                    **way.options,
+    how: dict[str, Any] = {"scores": o.listed(scores), "baseline": baseline, "adjust": adjust, "level": level}
+    how |= {"method": method, "resamples": resamples, "seed": seed}
+    notes: list[str] = []
+    with bars(quiet) as progress:
+        if len(predictions) == 1:
+            columns |= {} if key is None else {"id": key}
+            how |= {"by": by, "cluster": cluster, **where, **columns}
+            results = [uqeval.compare(predictions[0], metric=name, progress=progress, **how) for name in chosen]
+        else:
+            if where:
+                raise InputError(
+                    "Models are compared in memory only. An engine compares scores of one source (several files: one "
+                    "pattern in quotes)."
                 )
-                for name in chosen
-            ]
-        _show(made, json, quiet, html)
-        if json != "-" and not quiet:
-            for one in made:
-                stdout().print(str(one.run), style="dim", markup=False)
-        return
-    with warnings.catch_warnings(record=True) as raised:
-        warnings.simplefilter("always", UQWarning)
-        found = {
-            path: o.read([path], by=by, cluster=cluster, classes=classes, normalize=normalize, **columns)
-            for path in predictions
-        }
-    notes = tuple(dict.fromkeys(str(w.message) for w in raised if issubclass(w.category, UQWarning)))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UQWarning)  # the results hold them
-        if len(found) < len(predictions):
-            raise InputError("A file is named twice. Name each model once.")
-        candidates: object = found[predictions[0]]
-        if len(found) > 1:
-            candidates = _joined(found, key)
-        with o.bar(status, "Comparing") as progress:
-            results = [
-                uqeval.compare(
-                    candidates,
-                    scores=asked,
-                    metric=name,
-                    baseline=baseline,
-                    adjust=adjust,
-                    level=level,
-                    method=method,
-                    resamples=resamples,
-                    seed=seed,
-                    progress=progress if method == "bootstrap" else None,
-                )
-                for name in chosen
-            ]
-    _show([replace(result, warnings=(*notes, *result.warnings)) for result in results], json, quiet, html)
-
-
-def _show(results: Sequence[Comparison], json: str | None, quiet: bool, html: str | None) -> None:
-    """The table, the JSON, the report."""
+            with collected() as notes:
+                models = _models(predictions, key, by, cluster, columns)
+            results = [uqeval.compare(models, metric=name, progress=progress, **how) for name in chosen]
+    results = [replace(result, warnings=tuple(dict.fromkeys((*notes, *result.warnings)))) for result in results]
     if json is not None:
         text = results[0].to_json() if len(results) == 1 else "[" + ",\n".join(r.to_json() for r in results) + "]"
         write_json(text, json)
-    if json != "-" and not quiet:
-        for result in results:
-            print_comparison(result)
+    shown = json != "-" and not quiet
+    for result in results if shown else ():
+        print_comparison(result)
     if html is not None:
         uqeval.report(results[0], html)
-        if json != "-" and not quiet:
+        if shown:
             stdout().print(f"report: {html}", style="bold", markup=False)
+    for result in results if shown else ():
+        if result.run is not None:
+            stdout().print(str(result.run), style="dim", markup=False)
+
+
+def _models(
+    paths: list[str], key: str | None, by: str | None, cluster: str | None, columns: dict[str, Any]
+) -> dict[str, uqeval.Predictions]:
+    """A model for each file, their rows in the same order."""
+    if len(set(paths)) < len(paths):
+        raise InputError("A file is named twice. Name each model once.")
+    columns = columns | ({} if key is None else {"id": key})
+    return _joined({path: o.read([path], by=by, cluster=cluster, columns=columns) for path in paths}, key)
 
 
 def _joined(found: dict[str, uqeval.Predictions], key: str | None) -> dict[str, uqeval.Predictions]:

@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 
 from uqeval import kernels
-from uqeval._result import versions
+from uqeval._result import to_json, versions
 from uqeval.cli.output import stdout, write_json
 
 __all__ = ["doctor"]
@@ -38,9 +38,7 @@ def doctor(
             facts[name] = "not installed"
     facts |= {f"engine {name}": _engine(name, package) for name, package in _ENGINES.items()}
     if json is not None:
-        import json as codec
-
-        write_json(codec.dumps(facts, indent=2), json)
+        write_json(to_json(facts), json)
     if json == "-":
         return
     table = Table(box=None, show_header=False)

@@ -6,6 +6,7 @@ Exit codes: 0 done; 1 the answer is "no"; 2 bad usage or bad input, with one mes
 from __future__ import annotations
 
 import io
+import re
 import sys
 import warnings
 
@@ -46,9 +47,11 @@ app.command()(doctor)
 _AS_OPTION = {
     "normalize=True": "--normalize",
     "largest_cluster=": "--largest-cluster ",
-    'risk="loss"': "--risk loss",
-    'risk="error"': "--risk error",
+    "memory_limit": "--memory",
+    "spill=": "--spill",
+    "client=": "--scheduler",
 }
+_CHOICE = re.compile(r'\b(engine|risk|cluster_method|method)="([\w-]+)"')
 
 
 def _version(show: bool) -> None:
@@ -73,7 +76,7 @@ def main() -> None:
     try:
         app()
     except (InputError, MissingExtra) as error:
-        message = str(error)
+        message = _CHOICE.sub(lambda said: f"--{said[1].replace('_', '-')} {said[2]}", str(error))
         for argument, option in _AS_OPTION.items():
             message = message.replace(argument, option)
         stderr().print(Text.assemble(("Error:", "bold red"), " ", message), soft_wrap=True)

@@ -1,28 +1,35 @@
-"""Options that several commands share."""
+"""Options that several commands share, in the same words everywhere."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import functools
+import inspect
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 import uqeval
 from uqeval._errors import InputError
+from uqeval.inputs.columns import DEFAULTS
 
-_COLUMNS = "Columns"
+_ENGINE = "Many rows"
 
 
-def _column(text: str) -> Any:
-    return typer.Option(help=text, rich_help_panel=_COLUMNS)
+def _column(text: str, *names: str) -> Any:
+    return typer.Option(*names, help=text, rich_help_panel="Columns")
+
+
+def _engine(text: str, metavar: str | None = None) -> Any:
+    return typer.Option(help=text, rich_help_panel=_ENGINE, metavar=metavar)
 
 
 Files = Annotated[list[str], typer.Argument(help="CSV, Parquet, Arrow/Feather, JSON lines or NPZ; or a glob.")]
 Scores = Annotated[
-    list[str] | None, typer.Option(help="Scores to judge, by comma; all that the file allows by default.")
+    list[str] | None,
+    typer.Option(
+        "--scores", "--score", help="Scores to judge, by name and comma; all that the file allows by default."
+    ),
 ]
 By = Annotated[str | None, typer.Option(help="Column of groups to report apart, as a hospital.")]
 Cluster = Annotated[str | None, typer.Option(help="Column of independent units, as a patient id.")]
@@ -32,34 +39,97 @@ Html = Annotated[str | None, typer.Option(help="Write a one-page report to this 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No table and no progress.")]
 Tie = Annotated[str, typer.Option(help="Rows whose soft labels tie: drop, or error (count as misaligned).")]
 Seed = Annotated[int, typer.Option(help="For what draws random numbers.")]
-Label = Annotated[str, _column("Column of the true class.")]
-Prob = Annotated[str, _column("Columns of probabilities; * is the class.")]
-Logit = Annotated[str, _column("Columns of logits.")]
-Member = Annotated[str, _column("Columns of member probabilities.")]
-Soft = Annotated[str, _column("Columns of soft labels.")]
-Score = Annotated[str, _column("Columns of your own scores.")]
-Pred = Annotated[str, _column("Column of the predicted class.")]
-Error = Annotated[str, _column("Column of 0/1 errors.")]
-Loss = Annotated[str, _column("Column of losses.")]
-Weight = Annotated[str, _column("Column of row weights.")]
-Classes = Annotated[list[str] | None, _column("Class names in order, by comma.")]
-Normalize = Annotated[bool, _column("Divide probabilities and votes by their row sums.")]
+Approx = Annotated[
+    float | None,
+    _engine("One pass, certain bounds of about this width instead of intervals, as 1e-4.", "WIDTH"),
+]
 
-DEFAULTS = {
-    "label": "label",
-    "prob": "prob_*",
-    "logit": "logit_*",
-    "member": "member*_prob_*",
-    "soft": "soft_*",
-    "score": "score_*",
-    "pred": "pred",
-    "error": "error",
-    "loss": "loss",
-    "weight": "weight",
-    "group": "group",
-    "cluster": "cluster",
-    "id": "id",
+# Options by the name of the parameter: annotation and default.
+Group = dict[str, tuple[Any, Any]]
+_COLUMNS: Group = {
+    "label": (Annotated[str, _column("Column of the true class.")], "label"),
+    "prob": (Annotated[str, _column("Columns of probabilities; * is the class.")], "prob_*"),
+    "logit": (Annotated[str, _column("Columns of logits.")], "logit_*"),
+    "member": (Annotated[str, _column("Columns of member probabilities.")], "member*_prob_*"),
+    "soft": (Annotated[str, _column("Columns of soft labels.")], "soft_*"),
+    "score_columns": (Annotated[str, _column("Columns of your own scores.", "--score-columns")], "score_*"),
+    "pred": (Annotated[str, _column("Column of the predicted class.")], "pred"),
+    "error": (Annotated[str, _column("Column of 0/1 errors.")], "error"),
+    "loss": (Annotated[str, _column("Column of losses.")], "loss"),
+    "weight": (Annotated[str, _column("Column of row weights.")], "weight"),
+    "classes": (Annotated[list[str] | None, _column("Class names in order, by comma.")], None),
+    "normalize": (Annotated[bool, _column("Divide probabilities and votes by their row sums.")], False),
 }
+_ENGINES: Group = {
+    "engine": (
+        Annotated[
+            str | None,
+            _engine("memory, local (piece by piece), dask or spark; by default local where the rows would not fit."),
+        ],
+        None,
+    ),
+    "memory": (Annotated[str | None, _engine("How much memory an engine may use, as 2GB.", "SIZE")], None),
+    "scheduler": (
+        Annotated[
+            str | None,
+            _engine("Address of a Dask scheduler or Spark master; workers of this machine by default.", "ADDRESS"),
+        ],
+        None,
+    ),
+    "spill": (
+        Annotated[
+            str | None,
+            _engine("Folder for temporary rows of an engine; the system's own by default. Nothing is left.", "DIR"),
+        ],
+        None,
+    ),
+}
+
+
+def _grouped(name: str, group: Group, gathered: Callable[..., dict[str, Any]]) -> Callable[..., Any]:
+    """A decorator: the command gets the options of the group, as one dictionary under this name."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def run(**given: Any) -> None:
+            options = {option: given.pop(option) for option in group}
+            command(**given, **{name: gathered(**options)})
+
+        signature = inspect.signature(command, eval_str=True)
+        kind = inspect.Parameter.KEYWORD_ONLY
+        more = [
+            inspect.Parameter(option, kind, default=default, annotation=annotation)
+            for option, (annotation, default) in group.items()
+        ]
+        own = [p.replace(kind=kind) for p in signature.parameters.values() if p.name != name]
+        run.__signature__ = signature.replace(parameters=[*own, *more])  # type: ignore[attr-defined]
+        run.__annotations__ = {p.name: p.annotation for p in [*own, *more]}
+        return run
+
+    return decorate
+
+
+def _chosen_columns(score_columns: str, classes: list[str] | None, **columns: Any) -> dict[str, Any]:
+    """What differs from the defaults: the library's own also match other spellings."""
+    columns |= {"score": score_columns, "classes": listed(classes)}
+    return {name: value for name, value in columns.items() if value != DEFAULTS[name]}
+
+
+def _chosen_engine(engine: str | None, memory: str | None, scheduler: str | None, spill: str | None) -> dict[str, Any]:
+    names = ("memory", "local", "dask", "spark")
+    if engine is not None and engine not in names:
+        raise InputError(f"--engine {engine}: choose {', '.join(names)}.")
+    if scheduler is not None and engine not in ("dask", "spark"):
+        raise InputError("--scheduler belongs to --engine dask or spark. Name one of them.")
+    for name, value in (("memory", memory), ("spill", spill)):
+        if value is not None and engine == "memory":
+            raise InputError(f"--{name} is for engines that read piece by piece. Leave it out, or pass --engine local.")
+    found = {"engine": engine, "memory_limit": memory, "client": scheduler, "spill": spill}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+with_columns = _grouped("columns", _COLUMNS, _chosen_columns)
+with_engine = _grouped("where", _ENGINES, _chosen_engine)
 
 
 def listed(values: list[str] | None) -> list[str] | None:
@@ -70,31 +140,9 @@ def listed(values: list[str] | None) -> list[str] | None:
 
 
 def read(
-    paths: list[str], *, by: str | None, cluster: str | None, classes: list[str] | None, normalize: bool, **columns: str
+    paths: list[str], *, cluster: str | None, columns: dict[str, Any], by: str | None = None
 ) -> uqeval.Predictions:
     """Predictions from files, with the columns that the command line names."""
-    columns |= {"group": by or "group", "cluster": cluster or "cluster"}
-    # What is not chosen on the command line keeps the library's default, which also matches other spellings.
-    chosen: dict[str, Any] = {name: value for name, value in columns.items() if value != DEFAULTS[name]}
-    found = uqeval.read_predictions(
-        paths if len(paths) > 1 else paths[0], classes=listed(classes), normalize=normalize, **chosen
-    )
-    if by is not None and found.groups is None:
-        raise InputError(f"--by {by}: the file has no such column.")
-    if cluster is not None and found.clusters is None:
-        raise InputError(f"--cluster {cluster}: the file has no such column.")
-    return found
-
-
-@contextmanager
-def bar(console: Console, title: str) -> Iterator[Any]:
-    """A progress bar as a callable(stage, done, total)."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f}%"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, transient=True, disable=console.quiet) as progress:
-        task = progress.add_task(title)
-        yield lambda stage, done, total: progress.update(task, completed=done, total=total)
+    keys = {"group": by, "cluster": cluster}
+    columns = columns | {role: name for role, name in keys.items() if name is not None}
+    return uqeval.read_predictions(paths if len(paths) > 1 else paths[0], **columns)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as codec
 import math
 import warnings
 from dataclasses import replace
@@ -12,7 +11,7 @@ import typer
 
 import uqeval
 from uqeval._errors import InputError, UQWarning
-from uqeval._result import strict
+from uqeval._result import to_json
 from uqeval.cli import options as o
 from uqeval.cli.output import stdout, write_json
 
@@ -80,7 +79,7 @@ def power(
         answer, text = size.to_dict(), str(size)
         text += "".join(f"\n! {warning.message}" for warning in raised)
     if json is not None:
-        write_json(codec.dumps(strict(answer), indent=2), json)
+        write_json(to_json(answer), json)
     if json != "-":
         stdout().print(text, markup=False)
 
@@ -89,7 +88,7 @@ def _pilot(path: str, metric: str, score: str, versus: str | None, cluster: str 
     """What the pilot says about the spread of the influence values, and its number of rows."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UQWarning)
-        pred = o.read([path], by=None, cluster=cluster, classes=None, normalize=False)
+        pred = o.read([path], cluster=cluster, columns={})
         if versus is not None:
             result = uqeval.compare(pred, scores=[score, versus], metric=metric, adjust="none")
             pair = result[score, versus]

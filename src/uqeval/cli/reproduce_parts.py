@@ -15,8 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 from uqeval._errors import InputError
-from uqeval.cli import options as o
 from uqeval.cli.output import stderr
+from uqeval.cli.progress import bars
 
 __all__ = ["Clock", "Jobs", "Out", "make_folder", "print_end", "print_table", "print_verdicts", "resumable"]
 
@@ -36,7 +36,7 @@ class Clock:
     @contextmanager
     def stage(self, name: str, resumes: bool = False) -> Iterator[Callable[[int, int], None]]:
         start = time.perf_counter()
-        with o.bar(self.console, name.capitalize()) as progress:
+        with bars(self.console.quiet) as progress:
 
             def noted(done: int, total: int) -> None:
                 if resumes and self.found is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -14,18 +14,22 @@ import uqeval
 from uqeval._check import check_choice
 from uqeval._errors import InputError, collected
 from uqeval.cli import options as o
-from uqeval.cli.output import stderr, stdout, write_json
+from uqeval.cli.output import stdout, write_json
+from uqeval.cli.progress import status_console
 from uqeval.decide.threshold import Threshold, Thresholds
 
 __all__ = ["print_thresholds", "threshold"]
 
 
+@o.with_columns
 def threshold(
     predictions: o.Files,
     max_risk: Annotated[list[str], typer.Option(help="The risk that you accept, as 0.05; several by comma.")],
-    score: Annotated[
+    scores: Annotated[
         list[str] | None,
-        typer.Option(help="Score to use; of several, by comma, the one that accepts most.", metavar="NAME"),
+        typer.Option(
+            "--score", "--scores", help="Score to use; of several, by comma, the one that accepts most.", metavar="NAME"
+        ),
     ] = None,
     level: o.Level = 0.95,
     method: Annotated[
@@ -36,7 +40,7 @@ def threshold(
         typer.Option(help="What is bad: error, loss (a column in 0 to 1), or misaligned (unlike the soft labels)."),
     ] = "error",
     cluster: o.Cluster = None,
-    cluster_test: Annotated[
+    cluster_method: Annotated[
         str, typer.Option(help="With clusters: t, or subsample (exact: one row of each, fewer rows).")
     ] = "t",
     split: Annotated[
@@ -47,18 +51,8 @@ def threshold(
     json: o.Json = None,
     quiet: o.Quiet = False,
     seed: o.Seed = 0,
-    label: o.Label = "label",
-    prob: o.Prob = "prob_*",
-    logit: o.Logit = "logit_*",
-    member: o.Member = "member*_prob_*",
-    soft: o.Soft = "soft_*",
-    score_columns: o.Score = "score_*",
-    pred: o.Pred = "pred",
-    error: o.Error = "error",
-    loss: o.Loss = "loss",
-    weight: o.Weight = "weight",
-    classes: o.Classes = None,
-    normalize: o.Normalize = False,
+    *,
+    columns: dict[str, Any],
 ) -> None:
     """The largest region {score ≤ value} that one may act in, with a guaranteed risk.
 
@@ -68,23 +62,19 @@ def threshold(
 
     Example:  uqeval threshold calibration.csv --score entropy,margin --max-risk 0.01,0.02,0.05 --split 0.5
     """
-    columns = {"label": label, "prob": prob, "logit": logit, "member": member, "soft": soft, "score": score_columns}
-    columns |= {"pred": pred, "error": error, "loss": loss, "weight": weight}
     targets = _targets(max_risk)
-    check_choice("--cluster-test", cluster_test, ("t", "subsample"))
-    status = stderr()
-    status.quiet = quiet or not status.is_terminal
-    with status.status("Reading…") as progress, collected() as notes:
-        found = o.read(predictions, by=None, cluster=cluster, classes=classes, normalize=normalize, **columns)
+    check_choice("--cluster-method", cluster_method, ("t", "subsample"))
+    with status_console(quiet).status("Reading…") as progress, collected() as notes:
+        found = o.read(predictions, cluster=cluster, columns=columns)
         progress.update(f"Choosing among {found.n:,} rows…")
         chosen = uqeval.choose_threshold(
-            _names(score, found),
+            _names(scores, found),
             max_risk=targets,
             level=level,
             method=method,
             predictions=found,
             risk=risk,
-            cluster=cluster_test,
+            cluster_method=cluster_method,
             split=split,
             bound=bound,
             tie=tie,

@@ -18,7 +18,7 @@ from uqeval.decide.monitor import cluster_interval, cluster_se, risk_interval
 from uqeval.decide.rows import NO_WEIGHTS, check_candidates, check_targets, clean_rows, find_scores, find_target
 from uqeval.decide.threshold import Holdout, Threshold, Thresholds
 from uqeval.decide.walks import JOINT, METHODS, largest_certified, shares
-from uqeval.inference.intervals import clopper_pearson
+from uqeval.inference.forms import clopper_pearson
 from uqeval.inference.result import Estimate
 from uqeval.inputs import Predictions
 
@@ -38,7 +38,7 @@ def choose_threshold(
     predictions: Predictions | None = None,
     risk: str = "error",
     clusters: ArrayLike | None = None,
-    cluster: str = "t",
+    cluster_method: str = "t",
     thresholds: ArrayLike | None = None,
     split: float | None = None,
     bound: str = "betting",
@@ -73,7 +73,7 @@ def choose_threshold(
         says what `error` holds: pass "loss" for a loss that happens to be 0/1 on these rows.
     clusters : array-like of shape (n,), optional
         Independent units, as a patient id; rows of one cluster may depend on each other.
-    cluster : "t" or "subsample"
+    cluster_method : "t" or "subsample"
         With clusters: a t-test on their excess loss (asymptotic), or one random row of each (exact, fewer rows). The
         promise of the latter, and of "crc", is for one random input of each cluster.
     thresholds : array-like, optional
@@ -93,7 +93,7 @@ def choose_threshold(
     nan : "raise" or "omit"
         What to do with rows that hold NaN.
     seed : int or numpy Generator
-        For `split` and ``cluster="subsample"``.
+        For `split` and ``cluster_method="subsample"``.
 
     Returns
     -------
@@ -113,7 +113,7 @@ def choose_threshold(
         raise InputError(NO_WEIGHTS)
     level = check_level(level)
     check_choice("method", method, METHODS)
-    check_choice("cluster", cluster, ("t", "subsample"))
+    check_choice("cluster_method", cluster_method, ("t", "subsample"))
     check_choice("bound", bound, ("betting", "hoeffding-bentkus"))
     targets = check_targets(max_risk)
     rng = check_seed(seed)
@@ -128,13 +128,13 @@ def choose_threshold(
         tried = max(len(rows), int(n_scores))
         delta = (1 - level) / (len(targets) * tried)
         first = next(iter(rows.values()))
-        if method == "rcps" and first.clusters is not None and cluster != "subsample":
+        if method == "rcps" and first.clusters is not None and cluster_method != "subsample":
             raise InputError(
-                'method="rcps" with clusters needs cluster="subsample": its t-test did not hold in simulations with '
-                "clusters of uneven size."
+                'method="rcps" with clusters needs cluster_method="subsample": its t-test did not hold in simulations '
+                "with clusters of uneven size."
             )
         most = _largest_cluster(first, largest_cluster)
-        plan = Plan(method, tuple(targets), level, delta, cluster == "subsample", tried, fixed, most)
+        plan = Plan(method, tuple(targets), level, delta, cluster_method == "subsample", tried, fixed, most)
         chosen = None if split is None else split_rows(list(rows.values()), float(split), rng)
         if chosen is not None and not 2 <= int(chosen.sum()) <= len(chosen) - 2:
             raise InputError(f"`split` = {split:g} leaves fewer than 2 rows on one side. Pass more rows.")
@@ -247,7 +247,7 @@ def _threshold(
         what=cal.what,
         n_clusters=None if sizes is None else len(sizes),
         largest_cluster=plan.largest_cluster,
-        cluster=None if sizes is None else "subsample" if plan.by_cluster else "t",
+        cluster_method=None if sizes is None else "subsample" if plan.by_cluster else "t",
         n_scores=plan.n_scores,
         n_targets=len(plan.targets),
         rows_needed=None if feasible else rows_needed(plan, cal, tested, max_risk),

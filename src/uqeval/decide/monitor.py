@@ -21,7 +21,7 @@ from uqeval._errors import InputError
 from uqeval._result import number
 from uqeval.decide import bounds
 from uqeval.decide.stored import SCHEMA_VERSION, Stored, check_fields, read_json
-from uqeval.inference.intervals import Interval, clopper_pearson, logit_t, settled
+from uqeval.inference.forms import Interval, clopper_pearson, logit_t, settled
 
 __all__ = ["Check", "cluster_interval", "cluster_se", "look", "risk_interval"]
 

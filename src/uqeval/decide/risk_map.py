@@ -23,7 +23,7 @@ from uqeval.decide.rows import (
     find_target,
     note_few_clusters,
 )
-from uqeval.inference.intervals import risk_band
+from uqeval.inference.forms import risk_band
 from uqeval.inputs import Predictions
 
 __all__ = ["Psi", "RiskMap", "risk_map"]

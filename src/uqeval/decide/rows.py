@@ -11,7 +11,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from uqeval import scores as score_functions
 from uqeval import truth
-from uqeval._check import Float, Nan, check_choice, check_codes, check_lengths, check_rows, check_vector
+from uqeval._check import (
+    Float,
+    Nan,
+    check_choice,
+    check_codes,
+    check_lengths,
+    check_rows,
+    check_vector,
+    omits,
+    without_nan,
+)
 from uqeval._errors import InputError, UQWarning, notify
 from uqeval.decide.bounds import FEW_CLUSTERS
 from uqeval.decide.calibration import Calibration
@@ -134,7 +144,7 @@ def clean_rows(
     scores: dict[str | None, Any], target: Target, nan: Nan, bound: str = "betting"
 ) -> dict[str | None, Calibration]:
     """The rows to calibrate on, the same for every score."""
-    omit = check_choice("nan", nan, ("raise", "omit")) == "omit"
+    omit = omits(nan)
     name = "loss" if target.what == "loss" else "error"
     rows = target.rows
     given = {key: check_vector("score", values, finite=False, missing=omit) for key, values in scores.items()}
@@ -144,15 +154,11 @@ def clean_rows(
     clusters = target.clusters
     if omit:
         e = check_vector(name, rows, missing=True)
-        check_lengths(**{_label(key): values for key, values in given.items()}, **{name: e})
-        gone = np.isnan(e) | np.any([np.isnan(values) for values in given.values()], axis=0)
-        if gone.any():
-            notify(f"{int(gone.sum())} rows with NaN left out.", UQWarning)
-            given, rows = {key: values[~gone] for key, values in given.items()}, e[~gone]
-            if clusters is not None:
-                codes = check_codes("clusters", clusters)[0]
-                check_lengths(clusters=codes, **{name: e})
-                clusters = codes[~gone]
+        codes = None if clusters is None else check_codes("clusters", clusters)[0]
+        check_lengths(**{_label(key): values for key, values in given.items()}, **{name: e}, clusters=codes)
+        if (keep := without_nan(e, *given.values())) is not None:
+            given, rows = {key: values[keep] for key, values in given.items()}, e[keep]
+            clusters = None if codes is None else codes[keep]
     found = {}
     for key, values in given.items():
         s, e, _, g = check_rows(values, rows, kind=target.kind, name=name, clusters=clusters)

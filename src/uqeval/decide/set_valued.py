@@ -18,8 +18,9 @@ from uqeval._errors import InputError
 from uqeval._result import Result
 from uqeval.decide.threshold import Threshold
 from uqeval.decide.walks import METHODS
-from uqeval.inference.means import estimate_accuracy
+from uqeval.inference.measure import estimate_share
 from uqeval.inference.result import Estimate
+from uqeval.inference.sample import Rows
 
 __all__ = ["SetReport", "SetValuedClassifier"]
 
@@ -79,7 +80,8 @@ class SetValuedClassifier:
         """P(label in set) is at least that, with the threshold's confidence (on average for "crc").
 
         NaN where the threshold promises nothing about the labels themselves: for a loss, for misalignment with the
-        majority label, or for a threshold fixed by hand. With ``cluster="subsample"`` it is for one input per cluster.
+        majority label, or for a threshold fixed by hand. With ``cluster_method="subsample"`` it is for one input per
+        cluster.
         """
         return 1.0 - self.threshold.max_risk * self._known() if self.threshold.feasible else 1.0
 
@@ -132,10 +134,9 @@ class SetValuedClassifier:
         codes = None if clusters is None else check_codes("clusters", clusters)[0]
         n = check_lengths(probs=sets, labels=y, clusters=codes)
         level = self.threshold.level if level is None else check_level(level)
-        missed = ~sets[np.arange(n), y]
-        k = sets.shape[1]
-        coverage = estimate_accuracy(missed.astype(np.float64), None, codes, level)
-        single = estimate_accuracy((sets.sum(axis=1) > 1).astype(np.float64), None, codes, level)
+        k, rows = sets.shape[1], Rows(n, None, codes)
+        coverage = estimate_share(sets[np.arange(n), y], rows, level)
+        single = estimate_share(sets.sum(axis=1) <= 1, rows, level)
         # The size is K less (K − 1) for each single label: an exact line.
         size = Estimate(
             value=k - (k - 1) * single.value,

@@ -77,7 +77,7 @@ class Threshold(Stored):
     score: str | None = None
     n_clusters: int | None = None
     largest_cluster: int | None = None
-    cluster: str | None = None  # "t"; "subsample": the promise is for one random input of each cluster
+    cluster_method: str | None = None  # "t"; "subsample": the promise is for one random input of each cluster
     n_scores: int = 1  # scores that were tried on these rows
     n_targets: int = 1  # targets that hold jointly
     rows_needed: int | None = None  # to certify anything, at least about, were the rows like these; None: not known
@@ -172,14 +172,14 @@ class Threshold(Stored):
             joint=self.joint,
             hash=self._identity(),
             largest_cluster=most if clusters is not None else None,
-            by_cluster=self.cluster == "subsample",
+            by_cluster=self.cluster_method == "subsample",
         )
         return monitor.look(promise, self.accept(s), e, g, previous)
 
     def _identity(self) -> str:
         import hashlib
 
-        parts = (repr(self.value), repr(self.max_risk), self.method, str(self.cluster), self.data_hash)
+        parts = (repr(self.value), repr(self.max_risk), self.method, str(self.cluster_method), self.data_hash)
         return hashlib.sha256(" ".join(parts).encode()).hexdigest()
 
     @classmethod
@@ -237,7 +237,7 @@ class Threshold(Stored):
         if isinstance(data.get("holdout"), dict):
             data["holdout"] = Holdout.from_dict(data["holdout"])
         found = cls(**check_fields(cls, data))
-        known = found.what in ("error", "loss", "misaligned") and found.cluster in (None, "t", "subsample")
+        known = found.what in ("error", "loss", "misaligned") and found.cluster_method in (None, "t", "subsample")
         if math.isnan(found.value) or not known:
             raise InputError(
                 f"This is not the JSON of a Threshold: its value is {found.value} for {found.what!r}. "
@@ -274,7 +274,7 @@ class Threshold(Stored):
         sure = (
             "On average over calibration sets"
             if self.method == "crc"
-            else f"With {100 * self.level:.6g}% confidence{' (asymptotic)' if self.cluster == 't' else ''}"
+            else f"With {100 * self.level:.6g}% confidence{' (asymptotic)' if self.cluster_method == 't' else ''}"
         )
         return (
             f"Act where {name} ≤ {shown(self.value)}: {self.coverage:.1%} of inputs ({low:.1%}–{high:.1%}). "
@@ -283,7 +283,7 @@ class Threshold(Stored):
 
     def _promised(self) -> str:
         share = f"at most {100 * self.max_risk:.6g}% of"
-        inputs = "inputs" if self.cluster != "subsample" else "inputs (one from each cluster)"
+        inputs = "inputs" if self.cluster_method != "subsample" else "inputs (one from each cluster)"
         if self.what == "loss":
             spread = f"of the accepted {inputs}, spread over all," if self.joint else f"of the accepted {inputs}"
             return f"the mean loss {spread} is at most {self.max_risk:g}"

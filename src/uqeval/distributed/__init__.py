@@ -4,22 +4,18 @@ from uqeval.distributed.bounds.batches import approx_evaluate
 from uqeval.distributed.bounds.bounds import Bounds, StreamResult
 from uqeval.distributed.bounds.files import Certain, approx_scores
 from uqeval.distributed.bounds.state import StreamState
-from uqeval.distributed.compare import DistributedComparison, compare
-from uqeval.distributed.engines.frames import compare_frame, evaluate_frame, open_frame
-from uqeval.distributed.evaluate import DistributedEvaluation, evaluate
+from uqeval.distributed.compare import compare
+from uqeval.distributed.engines.frames import open_frame
+from uqeval.distributed.evaluate import evaluate
 
 __all__ = [
     "Bounds",
     "Certain",
-    "DistributedComparison",
-    "DistributedEvaluation",
     "StreamResult",
     "StreamState",
     "approx_evaluate",
     "approx_scores",
     "compare",
-    "compare_frame",
     "evaluate",
-    "evaluate_frame",
     "open_frame",
 ]

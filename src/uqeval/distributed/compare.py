@@ -1,163 +1,211 @@
-"""`uqeval.compare` for rows that do not fit in memory: K scores of one source in one chain of shuffles."""
+"""The one door: is the difference real? Scores of one source, or models on the same rows, compared pair by pair."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from uqeval._check import Progress, check_choice, check_level, check_seed
+from uqeval._check import Nan, Progress, check_choice, check_level, check_seed
 from uqeval._errors import InputError, UQWarning, collected, notify
 from uqeval.distributed.engines.protocol import Engine
-from uqeval.distributed.evaluate import column_options, open_engine
-from uqeval.distributed.plan.group_pairs import pairs_by_group, same_everywhere
-from uqeval.distributed.plan.paired import Found, pairs_of_run
-from uqeval.distributed.plan.run import RANKED, Request, Run
-from uqeval.distributed.result import Summary
+from uqeval.distributed.plan.all_scores import joint_of_run
+from uqeval.distributed.plan.by_group import differences_by_group
+from uqeval.distributed.plan.run import Request, Run
+from uqeval.distributed.plan.same_ranks import rank_alike_with
+from uqeval.distributed.source import Arrays, Source, Where
 from uqeval.evaluation.candidates import find_pairs
-from uqeval.evaluation.comparison import Comparison, Pair
-from uqeval.evaluation.lazy import kind_of
-from uqeval.inference.multiplicity import adjust as adjust_contrasts
+from uqeval.evaluation.compare import Differences, Question, compare_rows, pair_rows, same_everywhere
+from uqeval.evaluation.comparison import Comparison
+from uqeval.inference.bootstrap import check_resamples
+from uqeval.inference.paired import ALIKE, contrast
+from uqeval.inputs import Predictions
 from uqeval.metrics.registry import get_metric
 
-__all__ = ["DistributedComparison", "compare"]
+__all__ = ["compare", "compare_engine"]
 
-NAN = float("nan")
-
-
-@dataclass(frozen=True)
-class DistributedComparison(Comparison):
-    """A `Comparison` whose rows never were in one place; `run` says what it cost."""
-
-    run: Summary | None = field(default=None, repr=False, compare=False)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The stable JSON shape, and the cost of the run under "run"."""
-        return {**super().to_dict(), "run": None if self.run is None else self.run.to_dict()}
+_ROUNDING = 1e-12  # of the values: two scores that rank alike may have bins of their own
 
 
 def compare(
-    source: Any,
+    candidates: Any,
     *,
-    score: Sequence[str] | None = None,
+    scores: Sequence[str] | str | None = None,
     metric: str = "uq_auc",
     baseline: str | None = None,
     adjust: str = "max-t",
-    engine: str | Engine = "local",
-    memory_limit: str | int = "2GB",
-    client: Any = None,
+    level: float = 0.95,
+    method: str = "influence",
+    resamples: int = 2000,
+    score: str | Sequence[str] | None = None,
+    error: ArrayLike | str | None = None,
+    loss: ArrayLike | str | None = None,
+    weights: ArrayLike | None = None,
+    clusters: ArrayLike | None = None,
+    groups: ArrayLike | None = None,
     by: str | None = None,
     cluster: str | None = None,
-    level: float = 0.95,
-    seed: int = 0,
-    progress: Progress | None = None,
+    engine: str | Engine | None = None,
+    memory_limit: str | int | None = None,
+    client: Any = None,
     spill: str | None = None,
+    nan: Nan = "raise",
+    seed: int | np.random.Generator = 0,
+    progress: Progress | None = None,
     **columns: Any,
-) -> DistributedComparison:
-    """Paired differences of a metric between scores of the same rows: the same numbers as `uqeval.compare`.
+) -> Comparison:
+    """Paired differences of a metric with interval, p-value and adjusted p-value.
 
     Parameters
     ----------
-    source, engine, memory_limit, client, by, cluster, progress, spill, **columns
-        As in `uqeval.distributed.evaluate`.
-    score : list of str, optional
-        Which scores; all by default.
+    candidates : Predictions, frame, lazy frame, path or list of paths; dict of name → array; dict of name → Predictions
+        Scores of one source; scores as plain arrays (with `error` or `loss`); or models on the same rows.
+    scores : list of str, optional
+        Which scores of the source; of several models one score (the first that all allow) by default.
     metric : str
-        One that ranks scores: UQ-AUC, UQ-C-index, AURC and relatives.
-    baseline, adjust, level, seed
-        As in `uqeval.compare`.
+        A name of `uqeval.metrics.REGISTRY` (not the out-of-distribution ones).
+    baseline : str, optional
+        Compare all others with this one only; all pairs by default.
+    adjust : "max-t", "holm" or "none"
+        For several differences at once: the joint distribution of the largest, Holm's steps (with Bonferroni
+        intervals), or one by one.
+    level : float
+        Confidence level, simultaneous over the pairs unless adjust="none".
+    method : "influence" or "bootstrap"
+        Variance from influence values (simulated, the default), or from `resamples` joint resamples of the rows or
+        clusters (in memory only).
+    seed : int or numpy Generator
+        For the draws behind max-t and the bootstrap.
+    score, error, loss, weights, clusters, groups, by, cluster, engine, memory_limit, client, spill, nan, progress
+        As in `uqeval.evaluate`.
 
     Returns
     -------
-    DistributedComparison
-        A `Comparison` with `run`: rows, passes, shuffles, bytes and seconds. With `by`, the pairs inside each group
-        too; max-t then draws for every group in turn, some 10 ms each, where there are three scores or more.
+    Comparison
+        ``cmp.to_frame()``; ``cmp.groups()`` says who cannot be told from whom.
 
     Examples
     --------
-    >>> import tempfile
-    >>> import pyarrow as pa
-    >>> from pyarrow import parquet
-    >>> error = [0] * 15 + [1, 0] * 10 + [1] * 5
-    >>> rows = pa.table({"score_a": range(40), "score_b": [k % 7 for k in range(40)], "error": error})
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     parquet.write_table(rows, f"{folder}/part-0.parquet")
-    ...     cmp = compare(f"{folder}/*.parquet")
+    >>> from uqeval.datasets import example
+    >>> cmp = compare(example(), scores=["entropy", "mutual_information", "vote_entropy"])
     >>> cmp.groups()
-    [['a'], ['b']]
+    [['entropy'], ['mutual_information'], ['vote_entropy']]
     """
-    level = check_level(level)
-    check_seed(seed)
-    check_choice("adjust", adjust, ("max-t", "holm", "none"))
+    if not isinstance(metric, str):
+        raise InputError(f'`metric` must be one name, as "uq_auc"; it is {metric!r}. Compare once per metric.')
     chosen = get_metric(metric)
-    if metric not in RANKED:
-        raise InputError(f"{metric} does not compare scores of one model here. Choose from {', '.join(RANKED)}.")
-    if isinstance(score, str):
-        raise InputError(f"Only one candidate ({score}). Pass at least two.")
-    if isinstance(engine, str) and engine == "local" and kind_of(source) is not None:
-        from uqeval.distributed.engines.frames import compare_frame
+    if chosen.tally == "two sets":
+        raise InputError(f"{metric} compares two sets of rows; compare() needs candidates on the same rows.")
+    level, rng = check_level(level), check_seed(seed)
+    check_choice("adjust", adjust, ("max-t", "holm", "none"))
+    count = check_resamples(resamples)
+    count = count if check_choice("method", method, ("influence", "bootstrap")) == "bootstrap" else 0
+    baseline = None if baseline is None else str(baseline)  # as the names, which may come as numbers
+    question = Question(chosen, baseline, adjust, level, rng, count, progress)
+    arrays = Arrays(score, error, loss, weights, clusters, groups)
+    where = Where(engine, memory_limit, client, spill, by, cluster)
+    if isinstance(candidates, Mapping):
+        if candidates and all(isinstance(value, Predictions) for value in candidates.values()):
+            found = compare_rows(_models(candidates, arrays), scores, question)
+            return _told(found, ())
+        candidates, arrays = None, replace(arrays, score=candidates)
+    with collected() as raised:
+        opened = Source.open(candidates, arrays, where, scores, [metric], columns, nan, progress)
+        with opened.explained():
+            if opened.pred is not None:
+                found = compare_rows(opened.pred, scores, question)
+            else:
+                assert opened.engine is not None
+                assert opened.wanted is not None
+                found = compare_engine(opened.engine, Request(opened.wanted, [metric]), question)
+    return _told(found, (*raised, *opened.notes()))
 
-        more: dict[str, Any] = {"client": client, "progress": progress, "spill": spill, "level": level, "seed": seed}
-        more |= {"score": score, "metric": metric, "baseline": baseline, "adjust": adjust, "by": by, **columns}
-        return compare_frame(source, memory_limit=memory_limit, cluster=cluster, **more)
-    options, texts = column_options(columns, cluster, by)
-    request = Request(None if score is None else list(score), [metric], options, cluster, by)
-    opened = open_engine(engine, source, memory_limit, client, progress, spill, texts)
-    rng = check_seed(seed)
+
+def _told(found: Comparison, raised: tuple[str, ...]) -> Comparison:
+    """The comparison with all notes, which are warnings at the line of the call."""
+    found = replace(found, warnings=tuple(dict.fromkeys((*raised, *found.warnings))))
+    for note in found.warnings:
+        notify(note, UQWarning, stacklevel=3)
+    return found
+
+
+def _models(given: Mapping[Any, Predictions], arrays: Arrays) -> dict[str, Predictions]:
+    if named := [*arrays.given()]:
+        raise InputError(f"Pass `{named[0]}` inside the predictions of the models, not beside them.")
+    models = {str(name): value for name, value in given.items()}
+    if len(models) < len(given):
+        raise InputError("The models have names that read alike. Rename one.")
+    return models
+
+
+# ---- on an engine -----------------------------------------------------------------------------------------------
+
+
+def compare_engine(engine: Engine, request: Request, question: Question) -> Comparison:
+    """All pairs of scores of the rows of an engine; closes it, whatever happens."""
+    metric = question.metric
+    if question.resamples:
+        raise InputError('method="bootstrap" needs all rows in memory. Leave it out, or pass engine="memory".')
+    if not metric.uses_score:
+        raise InputError(f"{metric.name} is the same for all scores of one model. Compare models instead.")
+    if request.wanted.scores is not None and len(request.wanted.scores) < 2:
+        raise InputError(f"Only one candidate ({', '.join(request.wanted.scores)}). Pass at least two.")
     try:
         with collected() as raised:
-            run = Run(opened, request)
+            run = Run(engine, request)
             if len(run.names) < 2:
                 raise InputError(f"Only one candidate ({run.names[0]}). Pass at least two.")
-            pairs = find_pairs(run.names, baseline)
-            whole = pairs_of_run(run, metric, pairs)
-            groups, tested = ({}, False) if by is None else pairs_by_group(run, metric, pairs, whole.clusters)
+            pairs = find_pairs(run.names, question.baseline)
+            whole, clusters = _differences(run, pairs, question)
+            groups: dict[str, Differences] = {}
+            together = 0
+            if request.wanted.group is not None:
+                groups, together = differences_by_group(
+                    run, metric.name, pairs, lambda part: _differences(part, pairs, question)
+                )
     finally:
-        opened.close()
-    rows = _rows(run.names, pairs, None, whole, adjust, level, rng)
-    mixed = {}
+        engine.close()
+    rows = pair_rows(run.names, pairs, None, whole, question)
     for group, found in groups.items():  # one after the other: they share the draws behind max-t
-        rows += _rows(run.names, pairs, group, found, adjust, level, rng)
-    for k, (a, b) in enumerate(pairs if tested else []):
-        if (p := same_everywhere(list(groups.values()), k)) is not None:
-            mixed[run.names[a], run.names[b]] = p
-    notes = [*dict.fromkeys(raised), *_cautions(run, "error" in chosen.needs, whole.clusters)]
-    for note in notes:
-        notify(note, UQWarning, stacklevel=2)
-    return DistributedComparison(
-        metric=metric,
-        adjust=adjust,
-        level=level,
+        rows += pair_rows(run.names, pairs, group, found, question)
+    notes = list(dict.fromkeys(raised))
+    mixed: dict[tuple[str, str], float] = {}
+    if together > clusters:  # counted group by group they are more: some span several
+        notes.append("clusters span several groups: no test across groups")
+    elif groups:
+        mixed = same_everywhere(run.names, pairs, list(groups.values()))
+    return Comparison(
+        metric=metric.name,
+        adjust=question.adjust,
+        level=question.level,
         method="influence",
         n=run.n,
-        baseline=baseline,
+        baseline=question.baseline,
         values=dict(zip(run.names, map(float, whole.joint.values), strict=True)),
         rows=tuple(rows),
         heterogeneity=mixed,
-        warnings=tuple(notes),
+        warnings=(*notes, *_cautions(run, "error" in metric.needs, clusters)),
         run=run.summary,
     )
 
 
-def _rows(
-    names: list[str],
-    pairs: list[tuple[int, int]],
-    group: str | None,
-    found: Found,
-    adjust: str,
-    level: float,
-    rng: np.random.Generator,
-) -> list[Pair]:
-    """Differences of all rows or of a group, with intervals and adjusted p-values."""
-    adjusted = adjust_contrasts(adjust, found.joint, pairs, found.contrasts, level, rng)
-    rows = []
-    for (a, b), c, p, width in zip(pairs, found.contrasts, adjusted.p, adjusted.width, strict=True):
-        half = width * c.se if c.se > 0 else 0.0 if c.se == 0 and c.difference == 0 else NAN
-        spread = (c.difference, c.difference - half, c.difference + half, c.se, c.df, c.p, p)
-        rows.append(Pair(names[a], names[b], group, *spread))
-    return rows
+def _differences(run: Run, pairs: list[tuple[int, int]], question: Question) -> tuple[Differences, int]:
+    """All scores of a run in one chain of shuffles; and the number of clusters (0 without any)."""
+    joint, clusters = joint_of_run(run, question.metric)
+    contrasts = [contrast(joint, a, b) for a, b in pairs]
+    # Where there is no standard error and no difference: do the two rank all rows alike? Then there is none.
+    unknown: dict[int, list[int]] = {}
+    for k, ((a, _), c) in enumerate(zip(pairs, contrasts, strict=True)):
+        exact = c.difference == 0 and c.se == 0
+        if abs(c.difference) <= _ROUNDING * abs(float(joint.values[a])) and not c.se > 0 and not exact:
+            unknown.setdefault(a, []).append(k)
+    for a, places in unknown.items():
+        for k, same in zip(places, rank_alike_with(run, a, [pairs[k][1] for k in places]), strict=True):
+            contrasts[k] = ALIKE if same else contrasts[k]
+    return Differences(joint, contrasts), clusters if run.prepare.cluster is not None else 0
 
 
 def _cautions(run: Run, errors: bool, clusters: int) -> list[str]:

@@ -1,195 +1,212 @@
-"""`uqeval.evaluate` for rows that do not fit in memory."""
+"""The one door: every score against every metric, from arrays, frames, files or a cluster."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from uqeval._check import Progress, check_level, check_seed
-from uqeval._errors import InputError, MissingExtra, UQWarning, collected, notify
+import numpy as np
+from numpy.typing import ArrayLike
+
+from uqeval._check import Nan, Progress, check_choice, check_level, check_seed
+from uqeval._errors import InputError, UQWarning, collected, notify
 from uqeval.distributed.engines.protocol import Engine
-from uqeval.distributed.plan.by_group import clusters_in, estimate_rows, evaluate_groups
+from uqeval.distributed.plan.all_scores import model_clusters, score_clusters
+from uqeval.distributed.plan.by_group import estimates_by_group
 from uqeval.distributed.plan.run import Request, Run
-from uqeval.distributed.result import Summary
-from uqeval.evaluation.evaluate import _notes
-from uqeval.evaluation.lazy import kind_of
-from uqeval.evaluation.result import Evaluation, Mixed
-from uqeval.inputs.columns import Columns
+from uqeval.distributed.plan.tallies import calibration_cells, model_tally, ranking_tally
+from uqeval.distributed.source import Arrays, Source, Where
+from uqeval.evaluation.evaluate import How, evaluate_rows, note_small, notes_of, same_in_groups
+from uqeval.evaluation.result import Evaluation, Mixed, Row
+from uqeval.inference.bootstrap import check_resamples
+from uqeval.inference.intervals import estimate_ece, estimate_mean, estimate_ranking, miscalibrated
+from uqeval.inference.result import Estimate
+from uqeval.inference.tally import EceTally
+from uqeval.metrics.registry import Metric
 
-__all__ = ["DistributedEvaluation", "column_options", "evaluate", "open_engine", "run_plan"]
-
-
-@dataclass(frozen=True)
-class DistributedEvaluation(Evaluation):
-    """An `Evaluation` whose rows never were in one place; `run` says what it cost."""
-
-    run: Summary | None = field(default=None, repr=False, compare=False)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The stable JSON shape, and the cost of the run under "run"."""
-        return {**super().to_dict(), "run": None if self.run is None else self.run.to_dict()}
+__all__ = ["evaluate", "evaluate_engine"]
 
 
 def evaluate(
-    source: Any,
+    source: Any = None,
     *,
-    score: str | Sequence[str] | None = None,
+    scores: Sequence[str] | str | None = None,
     metrics: Sequence[str] | str | None = None,
-    engine: str | Engine = "local",
-    memory_limit: str | int = "2GB",
-    client: Any = None,
+    level: float = 0.95,
+    method: str = "default",
+    resamples: int = 2000,
+    score: ArrayLike | Mapping[str, ArrayLike] | str | None = None,
+    error: ArrayLike | str | None = None,
+    loss: ArrayLike | str | None = None,
+    weights: ArrayLike | None = None,
+    clusters: ArrayLike | None = None,
+    groups: ArrayLike | None = None,
     by: str | None = None,
     cluster: str | None = None,
-    level: float = 0.95,
-    seed: int = 0,
-    progress: Progress | None = None,
+    engine: str | Engine | None = None,
+    memory_limit: str | int | None = None,
+    client: Any = None,
     spill: str | None = None,
+    nan: Nan = "raise",
+    seed: int | np.random.Generator = 0,
+    progress: Progress | None = None,
     **columns: Any,
-) -> DistributedEvaluation:
-    """All metrics, with intervals, of rows that do not fit in memory: the same numbers as `uqeval.evaluate`.
+) -> Evaluation:
+    """All metrics, with intervals, of one or more uncertainty scores.
 
     Parameters
     ----------
-    source : str, path or list of them; or a lazy frame
-        Parquet, Arrow, CSV or JSON-lines files, or a pattern such as "preds/*.parquet". A lazy frame of any kind is
-        taken as `uqeval.evaluate` takes it, its columns `group` and `cluster` in use.
-    score : str or list of str, optional
-        Score columns, or names of scores that are computed from probabilities (`uqeval.scores.available`). All by
-        default.
+    source : Predictions, frame, lazy frame, or path of a file, pattern or list of them; optional
+        What the model said on the test set. A lazy frame (Polars, DuckDB, Ibis, Dask, PySpark) is not collected, and
+        files that would not fit in memory are read piece by piece. Or pass plain arrays by name instead:
+    score : array-like of shape (n,), or dict of name → array
+        Uncertainty; higher means less sure. With a file or frame: the columns of your own scores, as "unc_*".
+    error, loss, weights, clusters, groups : array-like of shape (n,), optional
+        As in `Predictions`; at least one of `error` and `loss`. With a file or frame: names of columns.
+    scores : list of str, optional
+        Which scores to judge, by name; all that the predictions allow by default (`uqeval.scores.available`).
     metrics : list of str, optional
-        UQ-AUC, UQ-C-index, AURC and relatives (of 0/1 errors), accuracy, ECE, Brier score, log-loss; all that the
-        columns allow by default.
-    engine : "local", "dask", "spark" or an Engine
-        Threads on this machine, or a cluster.
-    memory_limit : str or int
-        For "local", how much memory to use, as "2GB".
-    client : object, optional
-        The Dask client or address, or the Spark session.
-    by : str, optional
-        Column of groups (up to 10,000) to report separately.
-    cluster : str, optional
-        Column of independent units, as patients with several rows each.
+        Which metrics; all that the data allow by default (`uqeval.metrics.REGISTRY`; engines know those that stream).
     level : float
         Confidence level.
-    seed : int
-        For the test behind the lower end of the interval of ECE.
-    progress : callable(stage, done, total), optional
-        Called with the rows done in each stage.
+    method : "default" or "bootstrap"
+        The intervals chosen by simulation, or percentiles of `resamples` bootstrap values (in memory only).
+    by, cluster : str, optional
+        Columns of groups to report apart and of independent units, as patients with several rows each; `group` and
+        `cluster` by default, where they exist.
+    engine : "memory", "local", "dask", "spark" or an Engine, optional
+        Who counts: all rows in memory, threads of this machine that read piece by piece, or a cluster. By default
+        memory where the rows fit, else local.
+    memory_limit : str or int, optional
+        How much memory an engine may use, as "2GB" (the default, or half of what is free where that is less).
+    client : object, optional
+        The Dask client or address, or the Spark session.
     spill : str, optional
-        Folder for temporary rows; the system's own by default. Nothing is left there.
+        Folder for temporary rows of an engine; the system's own by default. Nothing is left there.
+    nan : "raise" or "omit"
+        What to do with rows of plain arrays that hold NaN.
+    seed : int or numpy Generator
+        For the intervals that draw random numbers.
+    progress : callable(stage, done, total), optional
+        Called after each estimate, with the rows done in each stage of an engine, or with the resamples.
     **columns
-        Other names of columns, as in `uqeval.read_predictions` (error="wrong", loss="nll", prob="p*", …).
+        Other names of columns, as in `uqeval.read_predictions` (label="y", prob="p_*", …).
 
     Returns
     -------
-    DistributedEvaluation
-        An `Evaluation` with `run`: rows, passes, shuffles, bytes, seconds. It holds no rows, so it cannot be plotted.
+    Evaluation
+        ``ev["entropy", "uq_auc"].low``; prints as a table. From an engine it has `run` (rows, passes, shuffles, bytes,
+        seconds) and no rows, so that it cannot be plotted.
 
     Examples
     --------
-    >>> import tempfile
-    >>> import pyarrow as pa
-    >>> from pyarrow import parquet
-    >>> rows = pa.table({"score_s": range(40), "error": [0] * 15 + [1, 0] * 10 + [1] * 5})
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     parquet.write_table(rows, f"{folder}/part-0.parquet")
-    ...     ev = evaluate(f"{folder}/*.parquet", metrics=["uq_auc"])
-    >>> print(ev["s", "uq_auc"])
-    0.853 (0.695–0.937)
+    >>> from uqeval.datasets import example
+    >>> ev = evaluate(example(), scores=["entropy", "mutual_information"], metrics=["uq_auc"])
+    >>> print(ev["entropy", "uq_auc"])
+    0.907 (0.883–0.926)
+    >>> ev = evaluate("preds/*.parquet", by="hospital", engine="local", memory_limit="1GB")  # doctest: +SKIP
     """
     level = check_level(level)
-    check_seed(seed)
-    if isinstance(engine, str) and engine == "local" and kind_of(source) is not None:
-        from uqeval.distributed.engines.frames import evaluate_frame
-
-        more: dict[str, Any] = {"client": client, "progress": progress, "spill": spill, "level": level, "seed": seed}
-        more |= {"score": score, "metrics": metrics, "by": by, "cluster": cluster, **columns}
-        return evaluate_frame(source, memory_limit=memory_limit, **more)
-    options, texts = column_options(columns, cluster, by)
-    names = [metrics] if isinstance(metrics, str) else None if metrics is None else list(metrics)
-    scores = score if score is None or isinstance(score, str) else list(score)
-    request = Request(scores, names, options, cluster, by)
-    opened = open_engine(engine, source, memory_limit, client, progress, spill, texts)
-    found = run_plan(opened, request, level, int(seed))
+    rng = check_seed(seed)
+    count = check_resamples(resamples) if check_choice("method", method, ("default", "bootstrap")) == "bootstrap" else 0
+    # One seed for all: an interval does not depend on what else is asked for.
+    draws = int(rng.integers(2**63)) if isinstance(seed, np.random.Generator) else int(seed)
+    how = How(level, count, draws, progress)
+    named = [metrics] if isinstance(metrics, str) else None if metrics is None else list(metrics)
+    arrays = Arrays(score, error, loss, weights, clusters, groups)
+    where = Where(engine, memory_limit, client, spill, by, cluster)
+    with collected() as raised:
+        opened = Source.open(source, arrays, where, scores, named, columns, nan, progress)
+        with opened.explained():
+            if opened.pred is not None:
+                found = evaluate_rows(opened.pred, scores, named, how)
+            else:
+                found = _evaluate(opened, named, how)
+    found = replace(found, warnings=tuple(dict.fromkeys((*raised, *found.warnings, *opened.notes()))))
     for note in found.warnings:
         notify(note, UQWarning, stacklevel=2)
     return found
 
 
-def column_options(columns: dict[str, Any], *keys: str | None) -> tuple[Columns, list[str]]:
-    """Names of columns, and which of them hold texts whatever they look like."""
-    known = [f.name for f in fields(Columns)]
-    for name in columns:
-        if name not in known or name in ("score", "cluster", "group"):
-            raise InputError(f"`{name}` is no option of distributed.evaluate. Column options: {', '.join(known)}.")
-    options = Columns(**columns)
-    return options, [name for name in (options.label, options.pred, *keys) if name is not None]
+def _evaluate(opened: Source, metrics: list[str] | None, how: How) -> Evaluation:
+    if how.resamples:
+        raise InputError('method="bootstrap" needs all rows in memory. Leave it out, or pass engine="memory".')
+    assert opened.engine is not None
+    assert opened.wanted is not None
+    return evaluate_engine(opened.engine, Request(opened.wanted, metrics), how)
 
 
-def open_engine(
-    engine: str | Engine,
-    source: Any,
-    memory_limit: str | int,
-    client: Any,
-    progress: Progress | None,
-    spill: str | None,
-    texts: Sequence[str] = (),
-) -> Engine:
-    """The engine of that name on that source; an engine that is given stays as it is."""
-    from importlib import import_module
-
-    if not isinstance(engine, str):
-        return engine
-    if engine == "local":
-        from uqeval.distributed.engines.local.engine import LocalEngine
-
-        return LocalEngine(source, memory_limit=memory_limit, spill=spill, progress=progress, texts=texts)
-    if engine not in ("dask", "spark"):
-        raise InputError(f'`engine` is {engine!r}. Choose "local", "dask" or "spark".')
-    from uqeval.distributed.engines.local.engine import parse_memory
-
-    package, kind = {"dask": ("dask", "DaskEngine"), "spark": ("pyspark", "SparkEngine")}[engine]
-    try:
-        module = import_module(f"uqeval.distributed.engines.{engine}.engine")
-        made: Engine = getattr(module, kind)(
-            source,
-            client=client,
-            memory_limit=parse_memory(memory_limit),
-            progress=progress,
-            spill=spill,
-            texts=texts,
-        )
-    except ModuleNotFoundError:
-        raise MissingExtra(f'engine="{engine}"', package, engine) from None
-    return made
+# ---- on an engine -----------------------------------------------------------------------------------------------
 
 
-def run_plan(engine: Engine, request: Request, level: float = 0.95, seed: int = 0) -> DistributedEvaluation:
-    """Runs the plan and closes the engine, whatever happens."""
+def evaluate_engine(engine: Engine, request: Request, how: How) -> Evaluation:
+    """All estimates of the rows of an engine; closes it, whatever happens."""
     try:
         with collected() as raised:
-            return _evaluate(engine, request, level, seed, raised)
+            run = Run(engine, request)
+            for name, count in zip(run.names, run.state["infinite"].tolist(), strict=True):
+                if count:
+                    notify(f"{name}: {count} infinite values; they rank first or last and tie")
+            tie_rate: dict[str, float] = {}
+            rows = _rows(run, how, tie_rate)
+            mixed: tuple[Mixed, ...] = ()
+            if request.wanted.group is not None:
+                found, small = estimates_by_group(run, how.level, how.seed, lambda part: _rows(part, how, {}))
+                grouped = [replace(row, group=name) for name, part in found.items() for row in part]
+                note_small(small)
+                # Clusters counted group by group are more than in all where some span several.
+                if run.prepare.cluster is not None and _clusters(grouped) + len(small) > _clusters(rows):
+                    notify("clusters span several groups: no test across groups")
+                else:
+                    mixed = same_in_groups(grouped)
+                rows += grouped
     finally:
         engine.close()
-
-
-def _evaluate(engine: Engine, request: Request, level: float, seed: int, raised: list[str]) -> DistributedEvaluation:
-    run = Run(engine, request)
-    rows, tie_rate = estimate_rows(run, level, seed)
-    mixed: tuple[Mixed, ...] = ()
-    if request.group is not None:
-        found, mixed = evaluate_groups(run, level, seed, clusters_in(rows))
-        rows += found
     wrong = int(run.state["wrong"]) if run.prepare.wants_error else None
-    return DistributedEvaluation(
+    return Evaluation(
         n=run.n,
         n_errors=wrong,
         accuracy=None if wrong is None else (run.n - wrong) / run.n,
-        level=level,
+        level=how.level,
         tie_rate=tie_rate,
         rows=tuple(rows),
-        warnings=tuple(_notes(rows, raised)),
+        warnings=tuple(notes_of(rows, raised)),
         heterogeneity=mixed,
         run=run.summary,
     )
+
+
+def _rows(run: Run, how: How, tie_rate: dict[str, float]) -> list[Row]:
+    """Every estimate of all rows of a run; notes the tie rates of its scores."""
+    ranked = [metric for metric in run.metrics if metric.uses_score]
+    model = [metric for metric in run.metrics if not metric.uses_score]
+    clustered = run.prepare.cluster is not None
+    rows = []
+    for k, name in enumerate(run.names):
+        sums, clusters = score_clusters(run, k, ranked) if clustered else (run.score(k), None)
+        tie_rate[name] = sums.tie_rate
+        for metric in ranked:
+            found = estimate_ranking(metric, ranking_tally(metric, sums, clusters), how.level)
+            rows.append(Row(name, metric.name, None, found))
+    of_model = model_clusters(run, model) if clustered and model else None
+    for metric in model:
+        tally = model_tally(metric, run.state, of_model)
+        if isinstance(tally, EceTally):
+            found = _ece(metric, tally, run, how)
+        else:
+            found = estimate_mean(metric, tally, how.level)
+        rows.append(Row(None, metric.name, None, found))
+    return rows
+
+
+def _ece(metric: Metric, tally: EceTally, run: Run, how: How) -> Estimate:
+    def rejected() -> bool:
+        return miscalibrated(tally, calibration_cells(run.state), 1 - how.level, check_seed(how.seed))
+
+    return estimate_ece(metric, tally, how.level, rejected)
+
+
+def _clusters(rows: list[Row]) -> int:
+    """Clusters of all rows, or of the groups, each counted by itself."""
+    return sum({row.group: row.estimate.n_clusters or 0 for row in rows}.values())

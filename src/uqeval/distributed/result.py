@@ -6,11 +6,13 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
+from uqeval._result import Result
+
 __all__ = ["Summary", "Timed"]
 
 
 @dataclass
-class Summary:
+class Summary(Result):
     """What a run cost."""
 
     engine: str

@@ -1,8 +1,6 @@
-"""Scores × metrics × groups in one call."""
+"""Scores × metrics × groups of rows in memory, and the tables that users read."""
 
-from uqeval.evaluation.compare import compare
 from uqeval.evaluation.comparison import Comparison
-from uqeval.evaluation.evaluate import evaluate
 from uqeval.evaluation.result import Evaluation
 
-__all__ = ["Comparison", "Evaluation", "compare", "evaluate"]
+__all__ = ["Comparison", "Evaluation"]

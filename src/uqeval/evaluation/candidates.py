@@ -1,18 +1,18 @@
-"""What is compared: scores of one model, plain arrays, or models on the same rows."""
+"""What is compared in memory: scores of one model, plain arrays, or models on the same rows."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from uqeval import scores as score_functions
-from uqeval._check import nearest
+from uqeval._check import Int, nearest
 from uqeval._errors import InputError
-from uqeval.evaluation.evaluate import as_predictions, without_zero_weights
-from uqeval.evaluation.table import Table
+from uqeval.evaluation.evaluate import check_scores, without_zero_weights
+from uqeval.evaluation.row_data import RowData
+from uqeval.inference.measure import Measurement
 from uqeval.inputs import Predictions
 from uqeval.metrics.registry import Metric
 
@@ -24,58 +24,48 @@ class Candidate:
     """A score of a model."""
 
     name: str
-    table: Table
+    data: RowData
     score: str | None  # None: the metric judges the model itself
+
+    def measured(self, metric: Metric) -> Measurement:
+        return self.data.measured(metric, self.score)
 
 
 def find_candidates(
-    given: Any, scores: Sequence[str] | str | None, metric: Metric, plain: dict[str, Any], nan: str
-) -> tuple[list[Candidate], bool]:
-    """The candidates, and whether they are different models."""
+    given: Predictions | Mapping[str, Predictions], scores: Sequence[str] | str | None, metric: Metric
+) -> list[Candidate]:
+    """Scores of one model, or models by name."""
     asked = [scores] if isinstance(scores, str) else None if scores is None else list(dict.fromkeys(scores))
     if asked == []:
         raise InputError("`scores` is empty. Leave it out for all, or name at least two.")
-    if isinstance(given, Mapping) and given and all(isinstance(value, Predictions) for value in given.values()):
-        named = {str(name): value for name, value in given.items()}
-        if len(named) < len(given):
-            raise InputError("The models have names that read alike. Rename one.")
-        found = _models(named, asked, metric, plain)
-        models = True
+    if not isinstance(given, Predictions):
+        found = _models(given, asked, metric)
+    elif not metric.uses_score:
+        raise InputError(f"{metric.name} is the same for all scores of one model. Compare models instead.")
     else:
-        arrays = given if isinstance(given, Mapping) else None
-        pred = as_predictions(None if arrays is not None else given, arrays, plain, nan)
-        table = Table(without_zero_weights(pred))
-        if not metric.uses_score:
-            raise InputError(f"{metric.name} is the same for all scores of one model. Compare models instead.")
-        found = [Candidate(name, table, name) for name in _names(table.pred, asked)]
-        models = False
+        data = RowData.of(without_zero_weights(given))
+        found = [Candidate(name, data, name) for name in check_scores(given, asked)]
     if len(found) < 2:
         raise InputError(f"Only one candidate ({found[0].name}). Pass at least two.")
     for candidate in found:
-        if missing := candidate.table.missing(metric):
+        if missing := candidate.data.missing(metric):
             raise InputError(f"{metric.name} needs {', '.join(missing)}, which {candidate.name} does not give.")
-    return found, models
+    return found
 
 
-def _names(pred: Predictions, asked: list[str] | None) -> list[str]:
-    known = list(score_functions.available(pred))
-    for name in asked or []:
-        if name not in known:
-            score_functions.compute(name, pred)  # raises, and says what is missing
-    return known if asked is None else asked
+def inside(found: list[Candidate], rows: Int) -> list[Candidate]:
+    """The same candidates on some of the rows."""
+    parts = {id(c.data): c.data.take(rows) for c in found}
+    return [replace(c, data=parts[id(c.data)]) for c in found]
 
 
-def _models(
-    given: dict[str, Predictions], asked: list[str] | None, metric: Metric, plain: dict[str, Any]
-) -> list[Candidate]:
-    if named := [name for name, value in plain.items() if value is not None]:
-        raise InputError(f"Pass `{named[0]}` inside the predictions of the models, not beside them.")
+def _models(given: Mapping[str, Predictions], asked: list[str] | None, metric: Metric) -> list[Candidate]:
     (first, reference), *rest = given.items()
     for name, pred in rest:
         _same_rows(first, reference, name, pred)
-    tables = {name: Table(without_zero_weights(pred)) for name, pred in given.items()}
+    rows = {name: RowData.of(without_zero_weights(pred)) for name, pred in given.items()}
     if not metric.uses_score:
-        return [Candidate(name, table, None) for name, table in tables.items()]
+        return [Candidate(name, data, None) for name, data in rows.items()]
     if asked is None:
         common = [
             s for s in score_functions.available(reference) if all(s in score_functions.available(p) for _, p in rest)
@@ -83,11 +73,11 @@ def _models(
         if not common:
             raise InputError("The models have no score in common. Name one for all with scores=.")
         asked = common[:1]
-    found = []
-    for name, table in tables.items():
-        for score in _names(table.pred, asked):
-            found.append(Candidate(name if len(asked) == 1 else f"{name} / {score}", table, score))
-    return found
+    return [
+        Candidate(name if len(asked) == 1 else f"{name} / {score}", data, score)
+        for name, data in rows.items()
+        for score in check_scores(given[name], asked)
+    ]
 
 
 def _same_rows(first: str, a: Predictions, name: str, b: Predictions) -> None:
@@ -113,6 +103,7 @@ def _by_name(pred: Predictions, field: str) -> np.ndarray | None:
 
 
 def find_pairs(names: list[str], baseline: str | None) -> list[tuple[int, int]]:
+    """All pairs, or those with the baseline."""
     if baseline is None:
         return [(a, b) for a in range(len(names)) for b in range(a + 1, len(names))]
     if baseline not in names:

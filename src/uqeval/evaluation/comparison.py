@@ -47,6 +47,7 @@ class Comparison(Result):
     rows: tuple[Pair, ...] = field(repr=False)
     heterogeneity: dict[tuple[str, str], float] = field(default_factory=dict, repr=False)
     warnings: tuple[str, ...] = ()
+    run: Result | None = field(default=None, repr=False, compare=False)  # what it cost, from an engine
 
     def __getitem__(self, key: tuple[str, ...]) -> Pair:
         """``cmp["a", "b"]`` (turned round where only b − a was computed), or ``cmp["a", "b", "group"]``."""
@@ -109,6 +110,7 @@ class Comparison(Result):
             "heterogeneity": [{"a": a, "b": b, "p": p} for (a, b), p in self.heterogeneity.items()],
             "warnings": list(self.warnings),
             "versions": versions(),
+            **({} if self.run is None else {"run": self.run.to_dict()}),
         }
 
     def frame_rows(self) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from uqeval.inference.result import Estimate
 from uqeval.metrics.registry import REGISTRY
 
 if TYPE_CHECKING:
-    from uqeval.evaluation.table import Table
+    from uqeval.evaluation.row_data import RowData
 
 __all__ = ["Evaluation", "Row"]
 
@@ -67,7 +67,8 @@ class Evaluation(Result):
     warnings: tuple[str, ...] = ()
     heterogeneity: tuple[Mixed, ...] = field(default=(), repr=False)
     # The rows themselves, for plots and reports; None where they never were in one place.
-    source: Table | None = field(default=None, repr=False, compare=False)
+    source: RowData | None = field(default=None, repr=False, compare=False)
+    run: Result | None = field(default=None, repr=False, compare=False)  # what it cost, from an engine
 
     # ---- look-up ----
 
@@ -139,6 +140,7 @@ class Evaluation(Result):
             "detectable_difference": self.detectable(),
             "warnings": list(self.warnings),
             "versions": versions(),
+            **({} if self.run is None else {"run": self.run.to_dict()}),
         }
 
     def frame_rows(self) -> list[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 from uqeval.inference.correlations import CorrelationTest, compare_correlations, pearson
 from uqeval.inference.estimate import bootstrap, estimate
-from uqeval.inference.intervals import risk_band
+from uqeval.inference.forms import risk_band
 from uqeval.inference.power import SampleSize, detectable_difference, sample_size
 from uqeval.inference.result import Estimate
 

@@ -15,15 +15,16 @@ from numpy.typing import NDArray
 from uqeval import kernels
 from uqeval._check import Float, Int, Progress
 from uqeval._errors import InputError
-from uqeval.inference.paired import joint_of_samples
-from uqeval.inference.sample import Sample
-from uqeval.kernels.pairs import draw_units
-from uqeval.metrics.calibration import bin_rows, debiased_l1, l1
+from uqeval.inference.count import joint_of_samples
+from uqeval.inference.sample import Confidences, Rows, Sample
+from uqeval.kernels import draw_units
+from uqeval.metrics.calibration import bin_rows
+from uqeval.metrics.registry import Metric
+from uqeval.metrics.selective import Areas
 
 __all__ = ["check_resamples", "percentile", "resample_ece", "resample_means", "resample_samples"]
 
 _CELLS = 1 << 22  # draws held at a time
-_PAIRS = ("uq_c_index", "somers_phi", "somers_varphi", "kendall_phi", "kendall_varphi")
 
 
 def check_resamples(resamples: Any) -> int:
@@ -55,78 +56,76 @@ def _streams(
             progress("resampling", part.stop, resamples)
 
 
-def _units(n: int, clusters: Int | None, keys: list[NDArray[Any]]) -> tuple[Int, int]:
+def _units(rows: Rows, keys: list[NDArray[Any]]) -> tuple[Int, int]:
     """Unit of each row. Rows are numbered by their content, so that the draws do not depend on the order of rows."""
-    if clusters is not None:
-        return clusters, int(clusters.max()) + 1
-    unit = np.empty(n, dtype=np.int64)
-    unit[np.lexsort(keys[::-1])] = np.arange(n)  # by the first key first: the kernel then reads in order
-    return unit, n
+    if rows.clusters is not None:
+        return rows.clusters, int(rows.clusters.max()) + 1
+    unit = np.empty(rows.n, dtype=np.int64)
+    unit[np.lexsort(keys[::-1])] = np.arange(rows.n)  # by the first key first: the kernel then reads in order
+    return unit, rows.n
 
 
 def resample_samples(
-    metric: str, samples: list[Sample], resamples: int, rng: np.random.Generator, progress: Progress | None = None
+    metric: Metric, samples: list[Sample], resamples: int, rng: np.random.Generator, progress: Progress | None = None
 ) -> Float:
     """(K, resamples) values of a ranking metric; the same draws for every sample."""
-    first = samples[0]
+    first = samples[0].rows
     keys = [key for s in samples for key in (s.score, s.loss)] + ([] if first.weights is None else [first.weights])
-    unit, units = _units(first.n, first.clusters, keys)
+    unit, units = _units(first, keys)
     values = np.full((len(samples), resamples), np.nan)
     threads = kernels.cores()
-    if first.clusters is None and first.weights is None:
+    if first.plain:
         # Put rows in the order of their numbers: then a draw is a row.
         order = np.argsort(unit)
-        samples = [Sample(s.score[order], s.target[order]) for s in samples]
+        samples = [Sample.of(s.score[order], s.target[order]) for s in samples]
         unit = np.arange(units)
     for part, seeds in _streams(units, resamples, rng, progress):
         for k, sample in enumerate(samples):
-            if sample.weights is not None:
+            if first.weights is not None:
                 values[k, part] = [_weighted(metric, sample, unit, units, seed) for seed in seeds]
-            elif metric in _PAIRS:
+            elif metric.tally in ("pairs", "tau"):
                 totals = kernels.bootstrap_totals(sample.score, sample.loss, unit, units, seeds, threads)
                 values[k, part] = _from_pairs(metric, totals)
             else:
                 values[k, part] = _from_areas(metric, sample, unit, units, seeds, threads)
-    return values
+    a, b = metric.affine
+    return values if first.weights is not None else a + b * values
 
 
-def _from_pairs(metric: str, totals: Int) -> Float:
+def _from_pairs(metric: Metric, totals: Int) -> Float:
     credit2, in_loss, in_score = (totals[:, k].astype(np.float64) for k in range(3))
     with np.errstate(divide="ignore", invalid="ignore"):
-        if metric == "uq_c_index":
+        if metric.tally == "pairs":
             return credit2 / (2 * in_loss)
-        sign = credit2 - in_loss
-        return sign / in_loss if metric.startswith("somers") else sign / np.sqrt(in_loss * in_score)
+        return ((credit2 - in_loss) / np.sqrt(in_loss * in_score) + 1) / 2
 
 
-def _from_areas(metric: str, sample: Sample, unit: Int, units: int, seeds: NDArray[np.uint64], threads: int) -> Float:
-    loss = sample.loss
-    with_aurc = metric not in ("uq_auc", "h_auc", "augrc", "g_auc")
-    sums = kernels.bootstrap_areas(sample.score, loss, unit, units, seeds, with_aurc, threads)
-    size, bad, pairs2, accepted2, aurc = sums.T
-    good = size - bad
+def _from_areas(
+    metric: Metric, sample: Sample, unit: Int, units: int, seeds: NDArray[np.uint64], threads: int
+) -> Float:
+    def sums(score: Float, with_aurc: bool) -> Float:
+        return kernels.bootstrap_areas(score, sample.loss, unit, units, seeds, with_aurc, threads).T
+
+    slopes = None if metric.formula is None else metric.formula.slopes(Areas(0.0, 0.0, 1.0, 0.0, 0.0))
+    walked = slopes is not None and bool(slopes.aurc or slopes.excess)
+    size, bad, pairs2, accepted2, aurc = sums(sample.score, walked)
     with np.errstate(divide="ignore", invalid="ignore"):
-        if metric == "uq_auc":
-            return pairs2 / (2 * bad * good)
-        if metric == "h_auc":
-            return pairs2 / (2 * size * size)
-        if metric in ("augrc", "g_auc"):
-            return accepted2 / (size * size) * (1.0 if metric == "g_auc" else 0.5)
-        if metric in ("aurc", "auarc"):
-            return aurc if metric == "aurc" else 1 - aurc
-        best = kernels.bootstrap_areas(loss, loss, unit, units, seeds, True, threads)[:, 4]
-        if metric == "e_aurc":
-            return aurc - best
-        rate = bad / size
-        alike = rate - best <= 1e-9 * rate  # all losses of the resample are equal, but for rounding
-        ratio = np.where(alike, np.nan, (aurc - best) / (rate - best))
-        return ratio if metric == "naurc" else 1 - ratio
+        if metric.formula is None:
+            return pairs2 / (2 * bad * (size - bad))
+        excess = span = aurc
+        if slopes is not None and slopes.excess:
+            best, rate = sums(sample.loss, True)[4], bad / size
+            excess = aurc - best
+            span = np.where(rate - best <= 1e-9 * rate, 0.0, rate - best)  # all losses are equal, but for rounding
+        areas = Areas(aurc, excess, span, accepted2 / (2 * size * size), pairs2 / (2 * size * size))
+        found: Float = metric.formula.value(areas)
+        return found
 
 
-def _weighted(metric: str, sample: Sample, unit: Int, units: int, seed: np.uint64) -> float:
+def _weighted(metric: Metric, sample: Sample, unit: Int, units: int, seed: np.uint64) -> float:
     """One resample with sampling weights: rows really repeated, since for AURC two copies are not a weight of 2."""
     rows = np.repeat(np.arange(sample.n), draw_units(seed, units)[unit])
-    part = Sample(sample.score[rows], sample.target[rows], sample.w[rows])
+    part = Sample.of(sample.score[rows], sample.target[rows], sample.rows.w[rows])
     return float(joint_of_samples(metric, [part]).values[0]) if len(rows) > 1 else float("nan")
 
 
@@ -137,39 +136,37 @@ def _times(seeds: NDArray[np.uint64], unit: Int, units: int, weights: Float | No
 
 
 def resample_means(
-    rows: Float, sample: Sample, resamples: int, rng: np.random.Generator, progress: Progress | None = None
+    values: Float, rows: Rows, resamples: int, rng: np.random.Generator, progress: Progress | None = None
 ) -> Float:
-    """(K, resamples) means of K rows of per-row losses."""
-    unit, units = _units(sample.n, sample.clusters, [*rows, *([] if sample.weights is None else [sample.weights])])
-    values = np.empty((len(rows), resamples))
-    infinite = np.isinf(rows)
-    finite = np.where(infinite, 0.0, rows)
+    """(K, resamples) means of K rows of per-row numbers."""
+    unit, units = _units(rows, [*values, *([] if rows.weights is None else [rows.weights])])
+    drawn = np.empty((len(values), resamples))
+    infinite = np.isinf(values)
+    finite = np.where(infinite, 0.0, values)
     for part, seeds in _streams(units, resamples, rng, progress):
-        times = _times(seeds, unit, units, sample.weights)
-        values[:, part] = (times @ finite.T / times.sum(axis=1, keepdims=True)).T
+        times = _times(seeds, unit, units, rows.weights)
+        drawn[:, part] = (times @ finite.T / times.sum(axis=1, keepdims=True)).T
         if infinite.any():
-            values[:, part][(times @ infinite.T.astype(np.float64)).T > 0] = np.inf
-    return values
+            drawn[:, part][(times @ infinite.T.astype(np.float64)).T > 0] = np.inf
+    return drawn
 
 
 def resample_ece(
-    metric: str,
-    confidence: list[Float],
-    correct: list[Float],
-    sample: Sample,
+    metric: Metric,
+    given: list[Confidences],
     resamples: int,
     rng: np.random.Generator,
     progress: Progress | None = None,
 ) -> Float:
     """(K, resamples) of ECE with 15 bins of equal width."""
-    keys = [*confidence, *correct, *([] if sample.weights is None else [sample.weights])]
-    unit, units = _units(sample.n, sample.clusters, keys)
-    values = np.empty((len(confidence), resamples))
+    assert metric.by_bin is not None
+    rows, sides = given[0].rows, [x for side in ("confidence", "correct") for x in (getattr(g, side) for g in given)]
+    unit, units = _units(rows, [*sides, *([] if rows.weights is None else [rows.weights])])
+    drawn = np.empty((len(given), resamples))
     for part, seeds in _streams(units, resamples, rng, progress):
         for at, seed in enumerate(seeds, start=part.start):
-            rows = np.repeat(np.arange(sample.n), draw_units(seed, units)[unit])
-            w = None if sample.weights is None else sample.weights[rows]
-            for k, (c, a) in enumerate(zip(confidence, correct, strict=True)):
-                bins = bin_rows(c[rows], a[rows], w)
-                values[k, at] = l1(bins) if metric == "ece" else debiased_l1(bins)
-    return values
+            taken = np.repeat(np.arange(rows.n), draw_units(seed, units)[unit])
+            w = None if rows.weights is None else rows.weights[taken]
+            for k, one in enumerate(given):
+                drawn[k, at] = metric.by_bin(bin_rows(one.confidence[taken], one.correct[taken], w))
+    return drawn

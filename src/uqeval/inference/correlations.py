@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from uqeval._check import Float, check_choice, check_codes, check_lengths, check_level, check_vector
 from uqeval._errors import InputError, UndefinedMetricWarning, notify
 from uqeval._result import Result, number
-from uqeval.inference.intervals import NAN, t_quantile, z_quantile
+from uqeval.inference.forms import NAN, t_quantile, z_quantile
 from uqeval.inference.result import Estimate
 
 __all__ = ["CorrelationTest", "compare_correlations", "pearson"]

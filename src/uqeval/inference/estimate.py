@@ -5,8 +5,7 @@ The interval of each metric was chosen by simulation of how often it holds; `Est
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,58 +29,16 @@ from uqeval._check import (
     recode,
 )
 from uqeval._errors import InputError, UndefinedMetricWarning, UQWarning, notify
-from uqeval.inference import concordance, means, ood, selective
-from uqeval.inference.bootstrap import (
-    check_resamples,
-    percentile,
-    resample_ece,
-    resample_means,
-    resample_samples,
-)
+from uqeval.inference import ood
+from uqeval.inference.bootstrap import check_resamples, percentile
+from uqeval.inference.measure import Measurement, resample
 from uqeval.inference.result import Estimate
-from uqeval.inference.sample import Sample
+from uqeval.inference.sample import Confidences, Rows, Sample
 from uqeval.metrics.calibration import check_confidence
 from uqeval.metrics.ood import check_in_out
-from uqeval.metrics.proper import brier_rows, log_loss_rows
 from uqeval.metrics.registry import Metric, get_metric
 
-__all__ = ["LOSS_TOO", "RANKING", "announce", "bootstrap", "bootstrapped", "estimate", "target_kind"]
-
-# Metrics that rank rows.
-RANKING: dict[str, Callable[[Sample, float], Estimate]] = {
-    "uq_auc": concordance.estimate_auc,
-    "uq_c_index": concordance.estimate_c_index,
-    "kendall_phi": concordance.estimate_tau,
-    "kendall_varphi": concordance.estimate_tau,
-    "somers_phi": concordance.estimate_somers,
-    "somers_varphi": concordance.estimate_somers,
-    **selective.ESTIMATORS,
-}
-LOSS_TOO = ("aurc", "naurc", "augrc", "auarc", "prr")
-
-
-def target_kind(metric: Metric) -> str:
-    """What the second argument of a ranking metric may hold: see `check_rows`."""
-    if metric.needs[1] != "error":
-        return "loss"
-    return "loss01" if metric.name in LOSS_TOO else "error"
-
-
-@dataclass(frozen=True)
-class _Clean:
-    """Checked arguments of a metric: a sample to rank, or per-row data of the model (first, second)."""
-
-    metric: Metric
-    sample: Sample
-    first: Any = None
-    second: Any = None
-
-    @property
-    def rows(self) -> Float:
-        """Per-row losses of the metrics that are means."""
-        if self.metric.name == "accuracy":
-            return 1.0 - self.first.astype(np.float64)
-        return (brier_rows if self.metric.name == "brier" else log_loss_rows)(self.first, self.second)
+__all__ = ["announce", "bootstrap", "bootstrapped", "estimate"]
 
 
 def estimate(
@@ -140,11 +97,10 @@ def estimate(
             raise InputError("ood_auroc has no bootstrap interval; its default is that of UQ-AUC.")
         result = _of_two_sets(chosen, values, weights, clusters, level, rng, check_resamples(resamples))
     else:
-        clean = _clean(chosen, values, weights, clusters, nan)
-        result = _default(clean, level, rng)
+        measured = _clean(chosen, values, weights, clusters, nan)
+        result = measured.estimate(level, rng)
         if method == "bootstrap":
-            drawn = _resampled(clean, check_resamples(resamples), rng, progress)
-            result = bootstrapped(result, drawn)
+            result = bootstrapped(result, resample([measured], check_resamples(resamples), rng, progress)[0])
     announce(result, stacklevel=3)
     return result
 
@@ -174,8 +130,8 @@ def bootstrap(
     chosen = get_metric(metric)
     if "score_in" in chosen.needs:
         raise InputError(f"{metric} draws from two sets of rows; use estimate(), which does.")
-    clean = _clean(chosen, _arguments(chosen, data, named), weights, clusters, nan)
-    return _resampled(clean, check_resamples(resamples), check_seed(seed), progress)
+    measured = _clean(chosen, _arguments(chosen, data, named), weights, clusters, nan)
+    return resample([measured], check_resamples(resamples), check_seed(seed), progress)[0]
 
 
 def bootstrapped(result: Estimate, drawn: Float) -> Estimate:
@@ -212,20 +168,19 @@ def _arguments(metric: Metric, data: tuple[ArrayLike, ...], named: dict[str, Any
 
 def _clean(
     metric: Metric, values: list[Any], weights: ArrayLike | None, clusters: ArrayLike | None, nan: Nan
-) -> _Clean:
-    if metric.name in RANKING:
-        kind: Any = target_kind(metric)
-        s, t, w, g = check_rows(
-            values[0], values[1], weights, kind=kind, name=metric.needs[1], clusters=clusters, nan=nan
-        )
-        return _Clean(metric, Sample(s, t, w, g))
+) -> Measurement:
+    if metric.uses_score:
+        kind, name = metric.target_kind, metric.needs[1]
+        s, t, w, g = check_rows(values[0], values[1], weights, kind=kind, name=name, clusters=clusters, nan=nan)
+        rows = Rows(len(t), w, g)
+        return Measurement(metric, Sample(s, t, rows), rows)
     if check_choice("nan", nan, ("raise", "omit")) == "omit":
         raise InputError(f'nan="omit" is for the metrics that rank rows; drop the rows with NaN before {metric.name}.')
     first: Any
     second: Any = None
-    if metric.name == "accuracy":
+    if len(metric.needs) == 1:
         first = check_bits_and_weights("error", values[0], None)[0]
-    elif metric.needs == ("confidence", "correct"):
+    elif metric.tally == "ece":
         first, second, _ = check_confidence(*values)
     else:
         first = check_probs(values[0])
@@ -238,28 +193,10 @@ def _clean(
         if keep is not None:
             first, second, g = drop_rows(keep, first, second, g)
             g = recode(g)
-    return _Clean(metric, Sample(np.zeros(len(first)), np.zeros(len(first)), w, g), first, second)
-
-
-def _default(clean: _Clean, level: float, rng: np.random.Generator) -> Estimate:
-    metric, sample = clean.metric, clean.sample
-    if metric.name in RANKING:
-        return RANKING[metric.name](sample, level)
-    w, g = sample.weights, sample.clusters
-    if metric.needs == ("confidence", "correct"):
-        return means.estimate_ece(clean.first, clean.second, w, g, level, rng)[metric.name]
-    if metric.name == "accuracy":
-        return means.estimate_accuracy(1.0 - clean.rows, w, g, level)
-    return means.estimate_mean(clean.rows, w, g, level, metric.range)
-
-
-def _resampled(clean: _Clean, resamples: int, rng: np.random.Generator, progress: Progress | None) -> Float:
-    metric, sample = clean.metric, clean.sample
-    if metric.name in RANKING:
-        return resample_samples(metric.name, [sample], resamples, rng, progress)[0]
-    if metric.needs == ("confidence", "correct"):
-        return resample_ece(metric.name, [clean.first], [clean.second], sample, resamples, rng, progress)[0]
-    return resample_means(clean.rows[None], sample, resamples, rng, progress)[0]
+    rows = Rows(len(first), w, g)
+    if metric.by_row is None:
+        return Measurement(metric, Confidences(first, second, rows), rows)
+    return Measurement(metric, metric.by_row(*(part for part in (first, second) if part is not None)), rows)
 
 
 def _of_two_sets(

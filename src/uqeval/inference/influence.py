@@ -7,23 +7,45 @@ difference. One mechanism for every metric.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 
 from uqeval._check import Float
 from uqeval.inference.sample import Sample
-from uqeval.metrics.selective import Blocks, Steps, augrc_value, h_auc_value, mean_risk, tie_blocks, walk
+from uqeval.metrics.calibration import Bins, l1
+from uqeval.metrics.registry import Metric
+from uqeval.metrics.selective import Blocks, Ranked
 
-__all__ = ["INFLUENCE", "aurc_influence", "influence_variance"]
+__all__ = ["area_influence", "aurc_influence", "best_slope", "concordance_influence", "ece_influence", "later_shares"]
 
 
 def concordance_influence(sample: Sample) -> Float:
     """UQ-AUC and UQ-C-index: 2W(c_i − C·m_i)/M."""
     credit, comparable = sample.pairs
-    total = float((sample.w * comparable).sum())
-    value = float((sample.w * credit).sum()) / total
-    return 2.0 * sample.total_weight * (credit - value * comparable) / total
+    total = float((sample.rows.w * comparable).sum())
+    value = float((sample.rows.w * credit).sum()) / total
+    return 2.0 * sample.rows.total_weight * (credit - value * comparable) / total
+
+
+def area_influence(sample: Sample, metric: Metric) -> Float:
+    """What the metric's formula makes of the influences on the areas (before its affine map)."""
+    assert metric.formula is not None
+    ranked = sample.ranked
+    slopes = metric.formula.slopes(ranked)
+    total = np.zeros(sample.n)
+    aurc = aurc_influence(ranked, sample.loss) if slopes.aurc or slopes.excess else total
+    best = _best_influence(sample) if slopes.excess or slopes.span else total
+    if slopes.aurc:
+        total = total + slopes.aurc * aurc
+    if slopes.excess:
+        total = total + slopes.excess * (aurc - best)
+    if slopes.span:
+        total = total + slopes.span * (sample.loss - ranked.rate - best)
+    if slopes.augrc:
+        total = total + slopes.augrc * _augrc_influence(ranked, sample.loss)
+    if slopes.h_auc:
+        total = total + slopes.h_auc * _h_auc_influence(ranked, sample.loss)
+    return total / metric.formula.per(ranked)
 
 
 def _by_row(blocks: Blocks, per_block: Float) -> Float:
@@ -32,89 +54,58 @@ def _by_row(blocks: Blocks, per_block: Float) -> Float:
     return result
 
 
-def aurc_influence(blocks: Blocks, steps: Steps, loss: Float) -> Float:
+def later_shares(ranked: Ranked) -> Float:
+    """Σ step/weight over the coverages that accept a row: what a wrong row adds to W·AURC; by row."""
+    per_weight = ranked.steps.step / ranked.steps.weight
+    later = np.cumsum(per_weight[::-1])[::-1]
+    blocks = ranked.blocks
+    return _by_row(blocks, np.add.reduceat(later, blocks.first) / blocks.size)
+
+
+def aurc_influence(ranked: Ranked, loss: Float) -> Float:
     """R_i − T + Σ_{k ≥ r_i} step_k (v_i − R_k)/W_k, averaged over the places of the row's tie block."""
+    blocks, steps = ranked.blocks, ranked.steps
     per_weight = steps.step / steps.weight
     later = np.cumsum(per_weight[::-1])[::-1]
     later_risk = np.cumsum((per_weight * steps.risk)[::-1])[::-1]
-    rest = steps.risk - later_risk - mean_risk(steps)
+    rest = steps.risk - later_risk - ranked.aurc
     if len(blocks.size) < len(blocks.row):
         later, rest = (np.add.reduceat(x, blocks.first) / blocks.size for x in (later, rest))
     return loss * _by_row(blocks, later) + _by_row(blocks, rest)
 
 
-def _aurc(sample: Sample) -> Float:
-    return aurc_influence(sample.blocks, sample.steps, sample.loss)
+def best_slope(rate: float) -> float:
+    """How the oracle's AURC of 0/1 errors moves with their rate: −ln(1 − rate)."""
+    return -math.log1p(-rate) if rate < 1 else 0.0
 
 
-def _best(sample: Sample) -> Float:
-    """Influence on the oracle's AURC: in closed form for 0/1 errors, else as AURC of the loss itself."""
+def _best_influence(sample: Sample) -> Float:
+    """On the oracle's AURC: in closed form for 0/1 errors, else as AURC of the loss itself."""
     if sample.binary:
-        rate = sample.error_rate
-        slope = -math.log1p(-rate) if rate < 1 else 0.0
-        return slope * (sample.loss - rate)
-    blocks = tie_blocks(sample.loss, sample.target, sample.weights)
-    return aurc_influence(blocks, walk(blocks), sample.loss)
+        rate = sample.ranked.rate
+        return best_slope(rate) * (sample.loss - rate)
+    return aurc_influence(sample.ranked.oracle, sample.loss)
 
 
-def _e_aurc(sample: Sample) -> Float:
-    return _aurc(sample) - _best(sample)
-
-
-def _naurc(sample: Sample) -> Float:
-    best, rate = sample.aurc_best, sample.error_rate
-    ratio = (sample.aurc - best) / (rate - best)
-    of_best = _best(sample)
-    return (_aurc(sample) - of_best - ratio * (sample.loss - rate - of_best)) / (rate - best)
-
-
-def _augrc(sample: Sample) -> Float:
+def _augrc_influence(ranked: Ranked, loss: Float) -> Float:
     """v_i P(S > s_i) + E[V; S < s_i] − 2T, half of the ties."""
-    blocks = sample.blocks
+    blocks = ranked.blocks
     total = blocks.weight.sum()
     above = total - np.cumsum(blocks.weight) + blocks.weight / 2
     bad_below = np.cumsum(blocks.bad) - blocks.bad / 2
-    value = augrc_value(blocks)
-    return (sample.loss * _by_row(blocks, above) + _by_row(blocks, bad_below)) / total - 2 * value
+    return (loss * _by_row(blocks, above) + _by_row(blocks, bad_below)) / total - 2 * ranked.augrc
 
 
-def _h_auc(sample: Sample) -> Float:
+def _h_auc_influence(ranked: Ranked, loss: Float) -> Float:
     """(1 − v_i) P(V=1, S > s_i) + v_i P(V=0, S < s_i) − 2T, half of the ties."""
-    blocks = sample.blocks
+    blocks = ranked.blocks
     total = blocks.weight.sum()
     right = blocks.weight - blocks.bad
     bad_above = blocks.bad.sum() - np.cumsum(blocks.bad) + blocks.bad / 2
     right_below = np.cumsum(right) - right / 2
-    v = sample.loss
-    return ((1 - v) * _by_row(blocks, bad_above) + v * _by_row(blocks, right_below)) / total - 2 * h_auc_value(blocks)
+    return ((1 - loss) * _by_row(blocks, bad_above) + loss * _by_row(blocks, right_below)) / total - 2 * ranked.h_auc
 
 
-INFLUENCE: dict[str, Callable[[Sample], Float]] = {
-    "uq_auc": concordance_influence,
-    "uq_c_index": concordance_influence,
-    "aurc": _aurc,
-    "e_aurc": _e_aurc,
-    "naurc": _naurc,
-    "augrc": _augrc,
-    "g_auc": lambda sample: 2.0 * _augrc(sample),
-    "h_auc": _h_auc,
-    "auarc": lambda sample: -_aurc(sample),
-    "prr": lambda sample: -_naurc(sample),
-}
-
-
-def influence_variance(sample: Sample, influence: Float, inflate: Float | None = None) -> float:
-    """Var = Σ(w_i IF_i/W)²·n/(n − 1), or summed inside clusters with G/(G − 1).
-
-    `inflate` replaces n/(n − 1) by a factor for each row.
-    """
-    from uqeval import kernels
-
-    part = sample.w * influence / sample.total_weight
-    if sample.clusters is not None:
-        groups = np.bincount(sample.clusters, weights=part)
-        count = len(groups)
-        return float((groups * groups).sum()) * count / (count - 1) if count > 1 else float("nan")
-    if inflate is None:
-        return kernels.order_free_sum(part * part) * sample.n / (sample.n - 1)
-    return kernels.order_free_sum(part * part * inflate)
+def ece_influence(bins: Bins, confidence: Float, correct: Float) -> Float:
+    """On the plug-in ECE with its bins held fixed."""
+    return np.sign(bins.gap)[bins.row_bin] * (correct - confidence) - l1(bins)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from uqeval._check import Float
-from uqeval.inference.intervals import t_quantile
-from uqeval.inference.paired import Contrast, Joint
+from uqeval.inference.forms import t_quantile
+from uqeval.inference.paired import Contrast
+from uqeval.inference.tally import JointTally
 
 __all__ = ["Adjusted", "adjust", "bootstrap_contrasts", "cliques", "heterogeneity"]
 
@@ -25,7 +27,12 @@ class Adjusted(NamedTuple):
 
 
 def adjust(
-    how: str, joint: Joint, pairs: list[tuple[int, int]], found: list[Contrast], level: float, rng: np.random.Generator
+    how: str,
+    joint: JointTally,
+    pairs: list[tuple[int, int]],
+    found: list[Contrast],
+    level: float,
+    rng: np.random.Generator,
 ) -> Adjusted:
     """`how` is "max-t", "holm" or "none". Differences without variance have p = 1 and take no part."""
     tested = [k for k, c in enumerate(found) if c.se > 0]
@@ -53,7 +60,7 @@ def adjust(
 
 
 def _largest(
-    joint: Joint, pairs: list[tuple[int, int]], found: list[Contrast], df: float, rng: np.random.Generator
+    joint: JointTally, pairs: list[tuple[int, int]], found: list[Contrast], df: float, rng: np.random.Generator
 ) -> Float:
     """Sorted draws of the largest |t| over all pairs when no difference is there (multivariate t).
 
@@ -87,8 +94,8 @@ def _root(covariance: Float) -> Float:
 
 def bootstrap_contrasts(
     values: Float, drawn: Float, pairs: list[tuple[int, int]], how: str, level: float
-) -> list[tuple[float, float, float, float, float, float, float]]:
-    """Difference, low, high, se, df, p, adjusted p from (K, resamples) bootstrap values.
+) -> tuple[list[Contrast], list[tuple[float, float, float]]]:
+    """Differences, and their low, high and adjusted p, from (K, resamples) bootstrap values.
 
     One by one: percentile interval and its p-value. Max-t: the largest |resampled − observed|/se over all pairs.
     """
@@ -106,8 +113,8 @@ def bootstrap_contrasts(
     low, high = observed.copy(), observed.copy()
     if how == "max-t" and len(order) > 1:
         with np.errstate(divide="ignore", invalid="ignore"):
-            t = np.abs(gaps - observed[:, None])[tested] / se[tested][:, None]
-        largest = np.sort(t.max(axis=0))
+            apart = np.abs(gaps - observed[:, None])[tested] / se[tested][:, None]
+        largest = np.sort(apart.max(axis=0))
         bound = float(np.quantile(largest, level))
         for k in order:
             exceeded = count - int(np.searchsorted(largest, abs(observed[k]) / se[k], side="left"))
@@ -124,8 +131,12 @@ def bootstrap_contrasts(
             low[k], high[k] = np.quantile(gaps[k], [(1 - shares[k]) / 2, (1 + shares[k]) / 2])
     unknown = np.isnan(se) | ((se == 0) & (observed != 0))  # no variance, yet a difference: cannot be tested
     low, high = (np.where(unknown, math.nan, x) for x in (low, high))
-    columns = (observed, low, high, se, np.full(len(pairs), math.inf), p, adjusted)
-    return [tuple(float(x[k]) for x in columns) for k in range(len(pairs))]  # type: ignore[misc]
+    t = np.divide(observed, se, out=np.zeros(len(pairs)), where=se > 0)
+    columns = (observed.tolist(), se.tolist(), t.tolist(), p.tolist())
+    contrasts = [
+        Contrast(gap, spread, math.inf, ratio, chance) for gap, spread, ratio, chance in zip(*columns, strict=True)
+    ]
+    return contrasts, [(float(low[k]), float(high[k]), float(adjusted[k])) for k in range(len(pairs))]
 
 
 def cliques(names: list[str], values: Float, higher: bool, differ: set[frozenset[str]]) -> list[list[str]]:
@@ -154,15 +165,15 @@ class Heterogeneity(NamedTuple):
     p: float
 
 
-def heterogeneity(values: Float, covariance: Float, df2: float) -> Heterogeneity:
-    """Wald test that all values are equal, F-scaled as Hotelling's; NaN where it cannot be done."""
+def heterogeneity(values: Sequence[float], se: Sequence[float], df2: float) -> Heterogeneity:
+    """Wald test that the values of independent groups are equal, F-scaled as Hotelling's; NaN where it fails."""
     from scipy.special import fdtrc
 
-    k = len(values) - 1
-    keep = np.isfinite(values) & (np.diag(covariance) > 0)
-    if keep.sum() < len(values) or k < 1 or not df2 > k:
+    x, variance = np.array(values), np.array(se) ** 2
+    k = len(x) - 1
+    if not (np.isfinite(x) & (variance > 0)).all() or k < 1 or not df2 > k:
         return Heterogeneity(math.nan, max(k, 0), df2, math.nan)
-    basis = np.eye(len(values))[1:] - np.eye(len(values))[:1]
-    gap, spread = basis @ values, basis @ covariance @ basis.T
-    statistic = float(gap @ np.linalg.solve(spread, gap)) * (df2 - k + 1) / (df2 * k)
+    weight = 1 / variance
+    gap = x - (weight * x).sum() / weight.sum()  # Cochran's Q: the same form as contrasts with their covariance
+    statistic = float((weight * gap * gap).sum()) * (df2 - k + 1) / (df2 * k)
     return Heterogeneity(statistic, k, df2 - k + 1, float(fdtrc(k, df2 - k + 1, statistic)))

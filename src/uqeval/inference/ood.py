@@ -7,10 +7,12 @@ from dataclasses import replace
 import numpy as np
 
 from uqeval._check import Float
-from uqeval.inference.concordance import estimate_auc
+from uqeval.inference.count import count_sample
+from uqeval.inference.intervals import estimate_ranking
 from uqeval.inference.result import Estimate
 from uqeval.inference.sample import Sample
 from uqeval.metrics.ood import average_precision, rank_needed, stack
+from uqeval.metrics.registry import REGISTRY
 from uqeval.metrics.selective import tie_blocks
 
 __all__ = ["estimate_aupr", "estimate_auroc", "estimate_fpr"]
@@ -19,7 +21,8 @@ __all__ = ["estimate_aupr", "estimate_auroc", "estimate_fpr"]
 def estimate_auroc(score_in: Float, score_out: Float, level: float) -> Estimate:
     """The interval of UQ-AUC, with foreign rows in the place of errors."""
     score, out = stack(score_in, score_out)
-    found = estimate_auc(Sample(score, out), level)
+    metric = REGISTRY["uq_auc"]
+    found = estimate_ranking(metric, count_sample(metric, Sample.of(score, out)), level)
     notes = (
         note.replace("few errors", "few foreign rows").replace("right rows", "known rows") for note in found.warnings
     )

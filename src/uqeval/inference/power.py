@@ -14,7 +14,7 @@ import numpy as np
 from uqeval._check import check_level
 from uqeval._errors import InputError, UQWarning, notify
 from uqeval._result import Result, number
-from uqeval.inference.intervals import z_quantile
+from uqeval.inference.forms import z_quantile
 from uqeval.inference.result import Estimate
 
 __all__ = ["SampleSize", "detectable_difference", "influence_sd", "sample_size"]

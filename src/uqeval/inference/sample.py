@@ -1,8 +1,8 @@
-"""Rows that a metric is estimated from, with what several metrics share computed once."""
+"""Clean rows that metrics are measured on, with what several metrics share computed once."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -11,40 +11,31 @@ from numpy.typing import NDArray
 
 from uqeval import kernels
 from uqeval._check import Float, Int
+from uqeval.inference.tally import Held, Mass, Sizes
 from uqeval.kernels import AucSums
-from uqeval.metrics.selective import Blocks, Steps, aurc_best, mean_risk, tie_blocks, walk
+from uqeval.metrics.calibration import Bins, bin_rows
+from uqeval.metrics.selective import Ranked
 
-__all__ = ["Sample", "cluster_sums", "kish"]
+__all__ = ["Confidences", "Rows", "Sample", "kish", "mass"]
+
+
+def mass(weights: Float) -> Mass:
+    """Rows, weight and squared weight; does not depend on the order of rows."""
+    return Mass(len(weights), kernels.order_free_sum(weights), kernels.order_free_sum(weights * weights))
 
 
 def kish(weights: Float) -> float:
     """Effective number of rows of unequal weight, (Σw)²/Σw²; 0 for none."""
-    squares = kernels.order_free_sum(weights * weights)
-    return kernels.order_free_sum(weights) ** 2 / squares if squares > 0 else 0.0
+    return mass(weights).size
 
 
-def cluster_sums(rows: NDArray[Any], clusters: Int) -> Float:
-    """Sum over the rows of each cluster."""
-    return np.bincount(clusters, weights=rows.astype(np.float64)).astype(np.float64)
+@dataclass(frozen=True)
+class Rows:
+    """So many rows, with weights and clusters (codes 0..G-1); all clean."""
 
-
-@dataclass
-class Sample:
-    """A score against a target (0/1 errors as uint8, or a loss), with weights and clusters; all clean."""
-
-    score: Float
-    target: NDArray[Any]
+    n: int
     weights: Float | None = None
     clusters: Int | None = None
-    counts: tuple[Int, Int] | None = field(default=None, repr=False)  # credit2, comparable, where known already
-
-    @cached_property
-    def n(self) -> int:
-        return len(self.target)
-
-    @cached_property
-    def binary(self) -> bool:
-        return self.target.dtype == np.uint8
 
     @cached_property
     def w(self) -> Float:
@@ -59,14 +50,51 @@ class Sample:
         """Independent rows of equal weight."""
         return self.weights is None and self.clusters is None
 
-    @cached_property
-    def n_clusters(self) -> int | None:
-        return None if self.clusters is None else int(self.clusters.max()) + 1
+    def sizes(self, target: NDArray[Any] | None = None) -> Sizes:
+        """Whom the sums are of: right and wrong rows by the target, all right without one."""
+        wrong = np.zeros(self.n, dtype=np.bool_) if target is None else target > 0
+        bad = int(np.count_nonzero(wrong))
+        binary = target is not None and target.dtype == np.uint8
+        clusters, largest = None, 1.0 if self.weights is None else float(self.weights.max())
+        if self.clusters is not None:
+            held = np.bincount(self.clusters, weights=self.weights)
+            sides = (np.bincount(self.clusters[side], minlength=1) for side in (~wrong, wrong))
+            clusters = Held(len(held), *(int(np.count_nonzero(side)) for side in sides))
+            largest = float(held.max())
+        if self.weights is None:
+            right, of_wrong = (Mass(rows, float(rows), float(rows)) for rows in (self.n - bad, bad))
+        else:
+            right, of_wrong = (mass(self.weights[side]) for side in (~wrong, wrong))
+        loss = of_wrong if target is None or binary else mass(self.w * target)
+        return Sizes(right, of_wrong, loss, clusters, largest, self.weights is not None, binary)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A score against a target (0/1 errors as uint8, or a loss)."""
+
+    score: Float
+    target: NDArray[Any]
+    rows: Rows
+    counts: tuple[Int, Int] | None = field(default=None, repr=False)  # credit2, comparable, where known already
+
+    @classmethod
+    def of(
+        cls, score: Float, target: NDArray[Any], weights: Float | None = None, clusters: Int | None = None
+    ) -> Sample:
+        return cls(score, target, Rows(len(target), weights, clusters))
 
     @cached_property
-    def n_errors(self) -> int:
-        """Rows with a positive loss (the errors, when the target is 0/1)."""
-        return int(np.count_nonzero(self.target))
+    def n(self) -> int:
+        return self.rows.n
+
+    @cached_property
+    def binary(self) -> bool:
+        return self.target.dtype == np.uint8
+
+    @cached_property
+    def sizes(self) -> Sizes:
+        return self.rows.sizes(self.target)
 
     @cached_property
     def constant_score(self) -> bool:
@@ -77,24 +105,13 @@ class Sample:
         return self.target.astype(np.float64)
 
     @cached_property
-    def blocks(self) -> Blocks:
-        return tie_blocks(self.score, self.target, self.weights)
+    def as_loss(self) -> Sample:
+        """The same with 0/1 errors as a loss like any other."""
+        return replace(self, target=self.loss) if self.binary else self
 
     @cached_property
-    def steps(self) -> Steps:
-        return walk(self.blocks)
-
-    @cached_property
-    def aurc(self) -> float:
-        return mean_risk(self.steps)
-
-    @cached_property
-    def aurc_best(self) -> float:
-        return aurc_best(self.target, self.weights)
-
-    @cached_property
-    def error_rate(self) -> float:
-        return float(self.blocks.bad.sum() / self.blocks.weight.sum())
+    def ranked(self) -> Ranked:
+        return Ranked(self.score, self.target, self.rows.weights)
 
     @cached_property
     def auc(self) -> tuple[Int, AucSums]:
@@ -103,11 +120,11 @@ class Sample:
 
     @cached_property
     def pairs(self) -> tuple[Float, Float]:
-        """c_i and m_i of the SPEC: credit and weight of the comparable rows (weights included, not doubled)."""
-        if self.weights is not None:
+        """Credit and weight of the comparable rows, of each row (weights included, not doubled)."""
+        if self.rows.weights is not None:
             if self.binary:
-                return kernels.weighted_auc_counts(self.score, self.target, self.weights)
-            return kernels.weighted_pair_counts(self.score, self.loss, self.weights)
+                return kernels.weighted_auc_counts(self.score, self.target, self.rows.weights)
+            return kernels.weighted_pair_counts(self.score, self.loss, self.rows.weights)
         if self.binary:
             credit2, sums = self.auc
             wrong = self.target.astype(bool)
@@ -125,9 +142,28 @@ class Sample:
         return credit2[0], comparable
 
     def within(self) -> tuple[Float, Float]:
-        """c_i and m_i over pairs inside the row's own cluster."""
-        assert self.clusters is not None
-        credit, comparable = kernels.within_counts(self.score, self.loss, self.clusters, self.weights)
-        if self.weights is None:
+        """`pairs` over the rows of the row's own cluster."""
+        assert self.rows.clusters is not None
+        credit, comparable = kernels.within_counts(self.score, self.loss, self.rows.clusters, self.rows.weights)
+        if self.rows.weights is None:
             credit = credit / 2.0
         return credit.astype(np.float64), comparable.astype(np.float64)
+
+
+@dataclass(frozen=True)
+class Confidences:
+    """The confidence of each prediction, and whether it is right."""
+
+    confidence: Float
+    correct: Float
+    rows: Rows
+
+    @cached_property
+    def bins(self) -> Bins:
+        """15 of equal width."""
+        return bin_rows(self.confidence, self.correct, self.rows.weights)
+
+    @cached_property
+    def tested(self) -> dict[float, bool]:
+        """Whether perfect calibration was rejected, by level: drawn once for plug-in and debiased ECE."""
+        return {}

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import NamedTuple, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 from uqeval._check import nearest
 from uqeval._errors import InputError
@@ -19,10 +19,12 @@ __all__ = [
     "ColumnOptions",
     "Columns",
     "Plan",
+    "column_options",
     "listed",
     "nearest",
     "plan_columns",
     "repeated",
+    "score_columns",
 ]
 
 Names = str | Sequence[str] | None
@@ -81,6 +83,15 @@ class Columns:
 DEFAULTS = {field.name: field.default for field in fields(Columns)}
 
 
+def column_options(columns: Mapping[str, Any]) -> Columns:
+    """Names of columns as a call gives them (groups and clusters have words of their own)."""
+    known = [name for name in DEFAULTS if name not in ("group", "cluster")]
+    for name in columns:
+        if name not in known:
+            raise InputError(f"There is no option `{name}`.{nearest(name, known)} Column options: {', '.join(known)}.")
+    return Columns(**columns)
+
+
 class ClassColumns(NamedTuple):
     """The columns of one (n, K) array; without names they follow the class order, a lone one is class 1."""
 
@@ -137,7 +148,7 @@ def plan_columns(names: Sequence[str], options: Columns) -> Plan:
             raise _absent(role, name, names)
     # `p*` must not take the column `pred` for the class "red".
     free = [name for name in names if name not in single.values()]
-    scores = _scores(options.score, free)
+    scores = score_columns(options.score, free)
     tables = {}
     for role in ("prob", "logit", "soft"):
         if (found := _class_columns(role, getattr(options, role), free)) is not None:
@@ -239,7 +250,7 @@ def _member_columns(role: str, pattern: str | None, names: Sequence[str]) -> lis
     ]
 
 
-def _scores(pattern: Names, names: Sequence[str]) -> dict[str, str]:
+def score_columns(pattern: Names, names: Sequence[str]) -> dict[str, str]:
     """Score name → column."""
     if pattern is None:
         return {}

@@ -12,8 +12,9 @@ import io
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 import numpy as np
 
@@ -34,11 +35,19 @@ from uqeval.inputs.predictions import Predictions
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    Source = tuple[list[str], Callable[[Plan], pa.Table]]  # the columns there are, and how to read some
 
 __all__ = ["expand", "format_of", "is_number", "read_predictions", "reading"]
 
 PathLike = str | os.PathLike[str]
+
+
+class Opened(NamedTuple):
+    """Columns of a file, how to read some of them (texts as they are), and its rows where it says how many."""
+
+    names: list[str]
+    read: Callable[[list[str], list[str]], pa.Table]
+    rows: int | None = None
+
 
 _ARRAYS = (
     *(
@@ -98,36 +107,74 @@ def read_predictions(path: PathLike | Sequence[PathLike], **columns: Unpack[Colu
     >>> read_predictions("preds.csv", label="y_true", prob="p*")  # doctest: +SKIP
     Predictions(10000 rows, 10 classes: labels, probs)
     """
-    options = Columns(**columns)
-    paths = expand(path)
-    formats = [format_of(name) for name in paths]
-    if "npz" in formats:
-        if set(formats) != {"npz"}:
-            raise InputError(f"{listed(paths)}: NPZ files and tables cannot be joined. Read them one by one.")
-        return _from_npz(paths, options)
-    plans, readers = [], []
-    for name, kind in zip(paths, formats, strict=True):
-        with _named(name), reading(name):
-            names, read = _OPENERS[kind](name)
-        with _named(name):
-            plans.append(plan_columns(names, options))
-        readers.append(read)
-        _same_columns(paths[0], plans[0].needed, name, plans[-1].needed)
-    plan, parts = plans[0], []
-    for name, read in zip(paths, readers, strict=True):
-        with reading(name):
-            parts.append(read(plan))
-    table = _join(paths, parts)
-    try:
-        with _named(listed(paths, 3)):
-            return predictions_from_arrow(_columns_of(table), plan, options)
-    except InputError:
-        if len(paths) > 1:  # say which of the files it is, if one fails by itself
-            for name, part in zip(paths, parts, strict=True):
-                if len(part) >= 2:
-                    with _named(name):
-                        predictions_from_arrow(_columns_of(part), plan, options)
-        raise
+    return PredictionFiles(path, Columns(**columns)).read()
+
+
+class PredictionFiles:
+    """Files that hold the predictions of one model, each opened once."""
+
+    def __init__(self, path: PathLike | Sequence[PathLike], options: Columns) -> None:
+        self.paths, self.options = expand(path), options
+        self.kinds = [format_of(name) for name in self.paths]
+        if "npz" in self.kinds and set(self.kinds) != {"npz"}:
+            raise InputError(f"{listed(self.paths)}: NPZ files and tables cannot be joined. Read them one by one.")
+        self._opened: dict[str, Opened] = {}
+
+    def open(self, name: str) -> Opened:
+        """Columns, rows and reader of a file."""
+        if name not in self._opened:
+            with _named(name), reading(name):
+                self._opened[name] = _OPENERS[format_of(name)](name)
+        return self._opened[name]
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The part that each column plays; all files have the same."""
+        plans = []
+        for name in self.paths:
+            names = self.open(name).names
+            with _named(name):
+                plans.append(plan_columns(names, self.options))
+            _same_columns(self.paths[0], plans[0].needed, name, plans[-1].needed)
+        return plans[0]
+
+    def read(self) -> Predictions:
+        """The predictions, file after file."""
+        if "npz" in self.kinds:
+            return _from_npz(self.paths, self.options)
+        plan, parts = self.plan, []
+        texts = [plan.single[role] for role in _TEXT_ROLES if role in plan.single]
+        for name in self.paths:
+            with reading(name):
+                parts.append(self.open(name).read(plan.needed, texts))
+        self._opened.clear()
+        table = _join(self.paths, parts)
+        try:
+            with _named(listed(self.paths, 3)):
+                return predictions_from_arrow(_columns_of(table), plan, self.options)
+        except InputError:
+            if len(self.paths) > 1:  # say which of the files it is, if one fails by itself
+                for name, part in zip(self.paths, parts, strict=True):
+                    if len(part) >= 2:
+                        with _named(name):
+                            predictions_from_arrow(_columns_of(part), plan, self.options)
+            raise
+
+    def further(self, names: Sequence[str]) -> dict[str, list[Any]]:
+        """Other columns as they are, in the same order of rows: what to show beside a row, not for a metric."""
+        found: dict[str, list[Any]] = {name: [] for name in names}
+        for file, kind in zip(self.paths, self.kinds, strict=True):
+            if kind == "npz":
+                raise InputError(f"{file}: an NPZ file has no further columns.")
+            opened = self.open(file)
+            for name in found:
+                if name not in opened.names:
+                    raise InputError(f'{file}: there is no column "{name}".{nearest(name, opened.names)}')
+            with reading(file):
+                table = opened.read(list(found), [])
+            for name, values in found.items():
+                values += table[name].to_pylist()
+        return found
 
 
 def _columns_of(table: pa.Table) -> dict[str, pa.ChunkedArray]:
@@ -242,7 +289,7 @@ def is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
 
 
-def _open_csv(name: str, delimiter: str = ",") -> Source:
+def _open_csv(name: str, delimiter: str = ",") -> Opened:
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 
@@ -254,9 +301,9 @@ def _open_csv(name: str, delimiter: str = ",") -> Source:
     if not names:
         raise InputError("holds no header line. The first line names the columns.")
 
-    def read(plan: Plan) -> pa.Table:
-        texts = {plan.single[role]: pa.string() for role in _TEXT_ROLES if role in plan.single}
-        convert = arrow_csv.ConvertOptions(include_columns=plan.needed, column_types=texts)
+    def read(columns: list[str], texts: list[str]) -> pa.Table:
+        kinds = dict.fromkeys(texts, pa.string())
+        convert = arrow_csv.ConvertOptions(include_columns=columns, column_types=kinds)
         parse = arrow_csv.ParseOptions(delimiter=delimiter)
         try:
             return arrow_csv.read_csv(name, parse_options=parse, convert_options=convert)
@@ -266,21 +313,21 @@ def _open_csv(name: str, delimiter: str = ",") -> Source:
             block = arrow_csv.ReadOptions(block_size=_BLOCK)
             return arrow_csv.read_csv(name, read_options=block, parse_options=parse, convert_options=convert)
 
-    return names, read
+    return Opened(names, read)
 
 
-def _open_parquet(name: str) -> Source:
+def _open_parquet(name: str) -> Opened:
     import pyarrow.parquet as pq
 
-    def read(plan: Plan) -> pa.Table:
-        with pq.ParquetFile(name) as file:
-            return file.read(columns=plan.needed).select(plan.needed)
+    file = pq.ParquetFile(name)
 
-    with pq.ParquetFile(name) as file:
-        return list(file.schema_arrow.names), read
+    def read(columns: list[str], texts: list[str]) -> pa.Table:
+        return file.read(columns=columns).select(columns)
+
+    return Opened(list(file.schema_arrow.names), read, file.metadata.num_rows)
 
 
-def _open_arrow(name: str) -> Source:
+def _open_arrow(name: str) -> Opened:
     """The file form (Feather too) or the stream form."""
     import pyarrow as pa
 
@@ -291,27 +338,26 @@ def _open_arrow(name: str) -> Source:
             source.seek(0)
             return pa.ipc.open_stream(source, options=options)
 
-    with pa.memory_map(name) as source:
-        schema = opened(source).schema
+    source = pa.memory_map(name)
+    schema = opened(source).schema
 
-    def read(plan: Plan) -> pa.Table:
-        fields = sorted(schema.get_field_index(column) for column in plan.needed)
-        with pa.memory_map(name) as source:
-            table = opened(source, pa.ipc.IpcReadOptions(included_fields=fields)).read_all()
-            return table.select(plan.needed)
+    def read(columns: list[str], texts: list[str]) -> pa.Table:
+        fields = sorted(schema.get_field_index(column) for column in columns)
+        source.seek(0)
+        return opened(source, pa.ipc.IpcReadOptions(included_fields=fields)).read_all().select(columns)
 
-    return list(schema.names), read
+    return Opened(list(schema.names), read)
 
 
-def _open_json(name: str) -> Source:
+def _open_json(name: str) -> Opened:
     from pyarrow import json as arrow_json
 
     # Keys may come late, so that only the whole file tells the columns.
     table = arrow_json.read_json(name, read_options=arrow_json.ReadOptions(block_size=_BLOCK))
-    return list(table.column_names), lambda plan: table.select(plan.needed)
+    return Opened(list(table.column_names), lambda columns, texts: table.select(columns), len(table))
 
 
-_OPENERS: dict[str, Callable[[str], Source]] = {
+_OPENERS: dict[str, Callable[[str], Opened]] = {
     "csv": _open_csv,
     "tsv": lambda name: _open_csv(name, "\t"),
     "parquet": _open_parquet,

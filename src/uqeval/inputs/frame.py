@@ -20,7 +20,7 @@ from uqeval.inputs.predictions import Coded, Predictions
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["predictions_from_arrow", "predictions_from_frame"]
+__all__ = ["is_text", "plain_column", "predictions_from_arrow", "predictions_from_frame"]
 
 
 def predictions_from_frame(
@@ -153,7 +153,7 @@ def predictions_from_arrow(columns: Mapping[str, pa.ChunkedArray], plan: Plan, o
     n = len(next(iter(columns.values())))
     if n < 2:
         raise InputError(f"There {'is 1 row' if n else 'are no rows'}. Ranking needs at least 2.")
-    plain = {name: _plain(name, column) for name, column in columns.items()}
+    plain = {name: plain_column(name, column) for name, column in columns.items()}
     for name, column in plain.items():
         _reject_nulls(name, column)
     encoded = {role: _encode(plan.single[role], plain) for role in ("label", "pred") if role in plan.single}
@@ -195,7 +195,7 @@ def predictions_from_arrow(columns: Mapping[str, pa.ChunkedArray], plan: Plan, o
     )
 
 
-def _plain(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
+def plain_column(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
     """The values behind a dictionary (pandas and Polars categories) and behind views; lists and records are refused."""
     import pyarrow as pa
 
@@ -208,7 +208,7 @@ def _plain(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_decimal(kind):
         return column.cast(pa.float64())
     if pa.types.is_dictionary(kind):
-        return _plain(name, column.cast(kind.value_type))
+        return plain_column(name, column.cast(kind.value_type))
     if pa.types.is_nested(kind):
         raise InputError(f"Column `{name}` holds {kind}. Give every row a single number or text.")
     if str(kind) == "string_view":  # not every kernel knows views
@@ -216,7 +216,7 @@ def _plain(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column
 
 
-def _is_text(kind: pa.DataType) -> bool:
+def is_text(kind: pa.DataType) -> bool:
     import pyarrow as pa
 
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
@@ -232,7 +232,7 @@ def _reject_nulls(name: str, column: pa.ChunkedArray) -> None:
         missing = column.is_null(nan_is_null=True)
     elif pa.types.is_float32(column.type) or pa.types.is_float64(column.type):
         missing = pc.is_nan(column)
-    elif _is_text(column.type):
+    elif is_text(column.type):
         missing = pc.equal(column, pa.scalar("", type=column.type))
     if missing is not None and pc.any(missing).as_py():
         rows = np.flatnonzero(missing.to_numpy())
@@ -257,7 +257,7 @@ def _numbers(name: str, columns: Mapping[str, pa.ChunkedArray]) -> NDArray[Any]:
 
 def _first_text(column: pa.ChunkedArray) -> str:
     """Where a column of numbers in texts stops being one."""
-    if not _is_text(column.type):
+    if not is_text(column.type):
         return ""
     for row, text in enumerate(column.to_pylist()):
         try:
@@ -304,7 +304,7 @@ def _encode(name: str, columns: Mapping[str, pa.ChunkedArray]) -> Encoded:
 def _texts(column: pa.ChunkedArray) -> NDArray[np.str_]:
     import pyarrow as pa
 
-    if not _is_text(column.type):
+    if not is_text(column.type):
         column = column.cast(pa.large_string())
     texts: NDArray[np.str_] = column.to_numpy().astype(np.str_)
     return texts

@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 
 from uqeval._errors import InputError
 from uqeval.kernels import pairs as _numpy
-from uqeval.kernels._types import AucSums, Bit, ConcordanceSums, Float, Int, Order
+from uqeval.kernels._types import AucSums, Bit, ConcordanceSums, Float, Int, Order, alike_sums
 
 __all__ = [
     "AucSums",
     "ConcordanceSums",
     "Order",
+    "alike_sums",
     "auc_counts",
     "available",
     "backend",
@@ -27,6 +28,7 @@ __all__ = [
     "bootstrap_totals",
     "concordance_sums",
     "cores",
+    "draw_units",
     "order_by",
     "order_free_sum",
     "pair_counts",
@@ -88,6 +90,9 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
+draw_units = _numpy.draw_units
+
+
 def order_by(x: Float) -> Order:
     """Rows in stable order of x, with its tie groups."""
     result: Order = _kernels().order_by(x)
@@ -140,7 +145,7 @@ def bootstrap_areas(
 
 
 def weighted_pair_counts(score: Float, loss: Float, weights: Float, clusters: Int | None = None) -> tuple[Float, Float]:
-    """Credit and comparable weight of every row (not doubled): c_i and m_i of the SPEC; inside clusters if given.
+    """Credit and comparable weight of every row (not doubled), inside clusters if given.
 
     m_i is summed as agreeing + disagreeing weight, so that c_i/m_i is exactly 1 where nothing disagrees.
     """

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from uqeval import kernels
 from uqeval._check import Float, check_bits_and_weights, check_labels, check_lengths, check_probs, check_weights
@@ -55,6 +57,11 @@ def log_loss(
     if count := int(np.isinf(rows).sum()):
         notify(f"{count} labels have probability 0: the log-loss is infinite.", UQWarning, stacklevel=2)
     return weighted_mean(rows, w)
+
+
+def right_rows(error: NDArray[Any]) -> Float:
+    """1 where the prediction is right."""
+    return 1.0 - error.astype(np.float64)
 
 
 def brier_rows(probs: Float, labels: np.ndarray) -> Float:

@@ -7,8 +7,10 @@ AUGRC (Traub et al. 2024) averages the accepted errors; the G-AUC of the paper i
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,6 +33,9 @@ __all__ = [
     "prr",
     "risk_coverage_curve",
 ]
+
+
+Kind = Literal["error", "loss01"]
 
 
 class Blocks(NamedTuple):
@@ -83,10 +88,6 @@ def walk(blocks: Blocks) -> Steps:
     return Steps(step, weight, bad / weight)
 
 
-def aurc_value(blocks: Blocks) -> float:
-    return mean_risk(walk(blocks))
-
-
 def mean_risk(steps: Steps) -> float:
     """AURC of a walk."""
     if steps.risk.min() == steps.risk.max():
@@ -94,23 +95,95 @@ def mean_risk(steps: Steps) -> float:
     return float((steps.step * steps.risk).sum() / steps.step.sum())
 
 
-def aurc_best(loss: NDArray[Any], weights: Float | None) -> float:
-    """AURC of the oracle, which orders rows by their loss; exact in finite samples."""
-    return aurc_value(tie_blocks(loss.astype(np.float64), loss, weights))
+class Areas(NamedTuple):
+    """What every metric of this module is computed from: numbers, or arrays of them (resamples)."""
+
+    aurc: Any
+    excess: Any  # AURC less that of the oracle, which orders rows by their loss
+    span: Any  # the excess of a useless score: error rate less the oracle's AURC; 0 where all losses are equal
+    augrc: Any
+    h_auc: Any
 
 
-def augrc_value(blocks: Blocks) -> float:
-    """Trapezoid of accepted loss against coverage, one vertex per distinct score; exact for 0/1 errors."""
-    before = np.cumsum(blocks.bad) - blocks.bad
-    total = blocks.weight.sum()
-    if (blocks.bad == blocks.weight).all():
-        return 0.5  # every row wrong: exactly, whatever the weights round to
-    return min(0.5, float((blocks.weight * (2 * before + blocks.bad)).sum() / (2 * total * total)))
+@dataclass(frozen=True)
+class Formula:
+    """A metric as a function of the areas, and its slope in each of them, to be divided by `per`."""
+
+    value: Callable[[Any], Any]
+    slopes: Callable[[Any], Areas]
+    per: Callable[[Any], float] = lambda areas: 1.0
 
 
-def _blocks(score: ArrayLike, error: ArrayLike, weights: ArrayLike | None, nan: Nan, kind: str) -> Blocks:
-    s, e, w, _ = check_rows(score, error, weights, kind="error" if kind == "error" else "loss01", nan=nan)
-    return tie_blocks(s, e, w)
+def _ratio(areas: Any) -> Any:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(areas.span > 0, np.divide(areas.excess, areas.span), np.nan)[()]
+
+
+AURC = Formula(lambda areas: areas.aurc, lambda areas: Areas(1.0, 0.0, 0.0, 0.0, 0.0))
+EXCESS = Formula(lambda areas: areas.excess, lambda areas: Areas(0.0, 1.0, 0.0, 0.0, 0.0))
+RATIO = Formula(_ratio, lambda areas: Areas(0.0, 1.0, -areas.excess / areas.span, 0.0, 0.0), lambda areas: areas.span)
+AUGRC = Formula(lambda areas: areas.augrc, lambda areas: Areas(0.0, 0.0, 0.0, 1.0, 0.0))
+H_AUC = Formula(lambda areas: areas.h_auc, lambda areas: Areas(0.0, 0.0, 0.0, 0.0, 1.0))
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """Clean rows in order of a score: the areas, each computed when it is asked for."""
+
+    score: Float
+    loss: NDArray[Any]  # 0/1 errors as uint8, or a loss in [0, 1]
+    weights: Float | None = None
+
+    @cached_property
+    def blocks(self) -> Blocks:
+        return tie_blocks(self.score, self.loss, self.weights)
+
+    @cached_property
+    def steps(self) -> Steps:
+        return walk(self.blocks)
+
+    @cached_property
+    def oracle(self) -> Ranked:
+        """The same rows in order of their loss."""
+        return Ranked(self.loss.astype(np.float64), self.loss, self.weights)
+
+    @cached_property
+    def rate(self) -> float:
+        return float(self.blocks.bad.sum() / self.blocks.weight.sum())
+
+    @cached_property
+    def aurc(self) -> float:
+        return mean_risk(self.steps)
+
+    @cached_property
+    def excess(self) -> float:
+        return self.aurc - self.oracle.aurc
+
+    @cached_property
+    def span(self) -> float:
+        return 0.0 if self.loss.min() == self.loss.max() else self.rate - self.oracle.aurc
+
+    @cached_property
+    def augrc(self) -> float:
+        """Trapezoid of accepted loss against coverage, one vertex per distinct score; exact for 0/1 errors."""
+        blocks = self.blocks
+        before = np.cumsum(blocks.bad) - blocks.bad
+        total = blocks.weight.sum()
+        if (blocks.bad == blocks.weight).all():
+            return 0.5  # every row wrong: exactly, whatever the weights round to
+        return min(0.5, float((blocks.weight * (2 * before + blocks.bad)).sum() / (2 * total * total)))
+
+    @cached_property
+    def h_auc(self) -> float:
+        blocks = self.blocks
+        right = blocks.weight - blocks.bad
+        before = np.cumsum(right) - right
+        total = blocks.weight.sum()
+        return float((blocks.bad * (2 * before + right)).sum() / (2 * total * total))
+
+
+def _ranked(score: ArrayLike, error: ArrayLike, weights: ArrayLike | None, nan: Nan, kind: Kind = "loss01") -> Ranked:
+    return Ranked(*check_rows(score, error, weights, kind=kind, nan=nan)[:3])
 
 
 def aurc(score: ArrayLike, error: ArrayLike, *, weights: ArrayLike | None = None, nan: Nan = "raise") -> float:
@@ -137,7 +210,7 @@ def aurc(score: ArrayLike, error: ArrayLike, *, weights: ArrayLike | None = None
     >>> aurc(score=[1, 2, 3, 4], error=[0, 0, 0, 1])
     0.0625
     """
-    return aurc_value(_blocks(score, error, weights, nan, "loss01"))
+    return _ranked(score, error, weights, nan).aurc
 
 
 def e_aurc(score: ArrayLike, error: ArrayLike, *, weights: ArrayLike | None = None, nan: Nan = "raise") -> float:
@@ -148,8 +221,7 @@ def e_aurc(score: ArrayLike, error: ArrayLike, *, weights: ArrayLike | None = No
     >>> e_aurc(score=[1, 2, 3, 4], error=[0, 0, 0, 1])
     0.0
     """
-    s, e, w, _ = check_rows(score, error, weights, kind="error", nan=nan)
-    return aurc_value(tie_blocks(s, e, w)) - aurc_best(e, w)
+    return _ranked(score, error, weights, nan, "error").excess
 
 
 def naurc(score: ArrayLike, error: ArrayLike, *, weights: ArrayLike | None = None, nan: Nan = "raise") -> float:
@@ -162,17 +234,13 @@ def naurc(score: ArrayLike, error: ArrayLike, *, weights: ArrayLike | None = Non
     >>> naurc(score=[0, 0, 0, 0], error=[0, 1, 0, 0])
     1.0
     """
-    s, e, w, _ = check_rows(score, error, weights, kind="loss01", nan=nan)
-    return naurc_value(s, e, w)
+    return _defined(_ranked(score, error, weights, nan))
 
 
-def naurc_value(score: Float, loss: NDArray[Any], weights: Float | None) -> float:
-    blocks = tie_blocks(score, loss, weights)
-    best, rate = aurc_best(loss, weights), float(blocks.bad.sum() / blocks.weight.sum())
-    if loss.min() == loss.max():
+def _defined(ranked: Ranked) -> float:
+    if ranked.span == 0:
         notify("nAURC is undefined: all losses are equal.", UndefinedMetricWarning, stacklevel=3)
-        return float("nan")
-    return (aurc_value(blocks) - best) / (rate - best)
+    return float(RATIO.value(ranked))
 
 
 def prr(score: ArrayLike, error: ArrayLike, *, weights: ArrayLike | None = None, nan: Nan = "raise") -> float:
@@ -185,8 +253,7 @@ def prr(score: ArrayLike, error: ArrayLike, *, weights: ArrayLike | None = None,
     >>> prr(score=[1, 2, 3, 4], error=[0, 0, 0.5, 1])
     1.0
     """
-    s, e, w, _ = check_rows(score, error, weights, kind="loss01", nan=nan)
-    return 1.0 - naurc_value(s, e, w)
+    return 1.0 - _defined(_ranked(score, error, weights, nan))
 
 
 def auarc(score: ArrayLike, error: ArrayLike, *, weights: ArrayLike | None = None, nan: Nan = "raise") -> float:
@@ -197,7 +264,7 @@ def auarc(score: ArrayLike, error: ArrayLike, *, weights: ArrayLike | None = Non
     >>> auarc(score=[1, 2, 3, 4], error=[0, 0, 0, 1])
     0.9375
     """
-    return 1.0 - aurc_value(_blocks(score, error, weights, nan, "loss01"))
+    return 1.0 - _ranked(score, error, weights, nan).aurc
 
 
 def augrc(
@@ -236,13 +303,12 @@ def augrc(
     >>> augrc(score=[1, 2, 3, 4], error=[0, 0, 0, 1])
     0.03125
     """
-    s, e, w, _ = check_rows(score, error, weights, kind="loss01", nan=nan)
-    value = augrc_value(tie_blocks(s, e, w))
+    ranked = _ranked(score, error, weights, nan)
     if not unbiased:
-        return value
-    w = np.ones(len(s)) if w is None else w
+        return ranked.augrc
+    w = np.ones(len(ranked.loss)) if ranked.weights is None else ranked.weights
     total, own = kernels.order_free_sum(w), kernels.order_free_sum(w * w)
-    return (value * total * total - kernels.order_free_sum(w * w * e) / 2) / (total * total - own)
+    return (ranked.augrc * total * total - kernels.order_free_sum(w * w * ranked.loss) / 2) / (total * total - own)
 
 
 def g_auc(score: ArrayLike, error: ArrayLike, *, weights: ArrayLike | None = None, nan: Nan = "raise") -> float:
@@ -256,7 +322,7 @@ def g_auc(score: ArrayLike, error: ArrayLike, *, weights: ArrayLike | None = Non
     >>> g_auc(score=[1, 2, 3, 4], error=[0, 0, 0, 1])
     0.0625
     """
-    return 2.0 * augrc_value(_blocks(score, error, weights, nan, "error"))
+    return 2.0 * _ranked(score, error, weights, nan, "error").augrc
 
 
 def h_auc(score: ArrayLike, error: ArrayLike, *, weights: ArrayLike | None = None, nan: Nan = "raise") -> float:
@@ -269,14 +335,7 @@ def h_auc(score: ArrayLike, error: ArrayLike, *, weights: ArrayLike | None = Non
     >>> h_auc(score=[1, 2, 3, 4], error=[0, 0, 0, 1])
     0.1875
     """
-    return h_auc_value(_blocks(score, error, weights, nan, "error"))
-
-
-def h_auc_value(blocks: Blocks) -> float:
-    right = blocks.weight - blocks.bad
-    before = np.cumsum(right) - right
-    total = blocks.weight.sum()
-    return float((blocks.bad * (2 * before + right)).sum() / (2 * total * total))
+    return _ranked(score, error, weights, nan, "error").h_auc
 
 
 # ---- curves ---------------------------------------------------------------------------------------------------
@@ -296,8 +355,8 @@ class RiskCurve:
         return len(self.threshold)
 
 
-def _curve(score: ArrayLike, error: ArrayLike, weights: ArrayLike | None, nan: Nan, name: str, kind: str) -> RiskCurve:
-    s, e, w, _ = check_rows(score, error, weights, kind="error" if kind == "error" else "loss01", name=name, nan=nan)
+def _curve(score: ArrayLike, error: ArrayLike, weights: ArrayLike | None, nan: Nan, name: str, kind: Kind) -> RiskCurve:
+    s, e, w, _ = check_rows(score, error, weights, kind=kind, name=name, nan=nan)
     blocks = tie_blocks(s, e, w)
     weight, bad = np.cumsum(blocks.weight), np.cumsum(blocks.bad)
     return RiskCurve(

@@ -17,9 +17,10 @@ from uqeval._check import Float, Int, nearest, recode
 from uqeval._errors import InputError, collected
 from uqeval.decide.risk_map import RiskMap, risk_map
 from uqeval.evaluation.result import Evaluation
-from uqeval.evaluation.table import Table
-from uqeval.inference.intervals import clopper_pearson, risk_band
-from uqeval.inference.means import estimate_accuracy
+from uqeval.evaluation.row_data import RowData
+from uqeval.inference.forms import clopper_pearson, risk_band
+from uqeval.inference.measure import estimate_share
+from uqeval.inference.sample import Rows
 from uqeval.metrics.calibration import bin_rows
 from uqeval.metrics.selective import Blocks, tie_blocks, walk
 
@@ -60,7 +61,7 @@ def check_evaluation(ev: Any) -> Evaluation:
     return ev
 
 
-def rows_of(ev: Any) -> Table:
+def rows_of(ev: Any) -> RowData:
     """The rows behind an evaluation."""
     table = check_evaluation(ev).source
     if table is None:
@@ -151,8 +152,8 @@ def roc_points(
     else:
         bad = error == 1
         rank, codes = _ranks(blocks)[bad], recode(clusters[bad])
-        missed = ((rank < len(blocks.size) - k).astype(np.float64) for k in keep)
-        found = [estimate_accuracy(rows, None, codes, level) for rows in missed]
+        rows = Rows(len(rank), None, codes)
+        found = [estimate_share(rank >= len(blocks.size) - k, rows, level) for k in keep]
         low, high = np.array([(e.low, e.high) for e in found]).T
     return {"x": x[keep], "y": y[keep], "low": low, "high": high, "threshold": threshold[keep]}
 
@@ -201,7 +202,7 @@ def oracle(loss: NDArray[Any], weights: Float | None) -> Columns:
     return {"coverage": coverage[keep], "risk": steps.risk[keep]}
 
 
-def band_note(table: Table, loss: NDArray[Any], level: float) -> str:
+def band_note(table: RowData, loss: NDArray[Any], level: float) -> str:
     """What the band of a curve is, in words."""
     if table.weights is not None:
         return "no band: there is none for weighted rows"
@@ -266,9 +267,9 @@ def density(score: Float, loss: Float, side: int) -> Columns:
     }
 
 
-def reliability_bins(table: Table, level: float) -> Columns:
+def reliability_bins(table: RowData, level: float) -> Columns:
     """Confidence, accuracy with its interval, and rows of each of 15 bins; empty ones are left out."""
-    confidence, error = table.confidence, table.error
+    confidence, error = table["confidence"], table.error
     if confidence is None or error is None:
         raise InputError("reliability needs probabilities and labels (or errors). Pass probs= to Predictions.")
     right, weights, clusters = 1.0 - error.astype(np.float64), table.weights, table.pred.clusters
@@ -292,7 +293,7 @@ def _interval(right: Float, weights: Float | None, clusters: Int | None, level: 
         return clopper_pearson(float(right.sum()), len(right), level)
     if len(right) < 2 or (clusters is not None and clusters.max() == 0):
         return math.nan, math.nan  # a single unit says nothing
-    found = estimate_accuracy(1.0 - right, weights, clusters, level)
+    found = estimate_share(right, Rows(len(right), weights, clusters), level)
     return found.low, found.high
 
 

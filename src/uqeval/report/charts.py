@@ -99,11 +99,11 @@ def _wanted(
             yield "gap", "charts", lambda: plot.score_vs_gap(ev, shown), lambda: _estimates(ev, shown, "uq_c_index")
         if ranked:
             yield "mce", "charts", lambda: plot.mce(ev, shown, x="threshold"), lambda: _thresholds(maps)
-        if table.phi is not None:
+        if table["phi"] is not None:
             yield "mbc", "charts", lambda: plot.mbc(ev, shown, x="coverage"), _nothing_more
         if table.share_loss is not None and table.weights is None:
             yield "psi", "charts", lambda: plot.psi(ev, score=lead, threshold=act), lambda: _promises(lead, explorer)
-        if table.confidence is not None:
+        if table["confidence"] is not None:
             drawn = plot.reliability(ev)
             yield "reliability", "charts", lambda: drawn, lambda: _bins(ev, drawn.to_dict())
     metric = next((name for name in ev.metrics if REGISTRY[name].uses_score), None)

@@ -17,7 +17,7 @@ from uqeval.decide.calibration import Calibration
 from uqeval.decide.choose import Plan, rows_needed
 from uqeval.decide.risk_map import risk_map
 from uqeval.decide.walks import largest_certified
-from uqeval.evaluation.table import Table
+from uqeval.evaluation.row_data import RowData
 
 __all__ = ["TARGETS", "explore"]
 
@@ -31,7 +31,7 @@ _GRID = 100
 _MAP = ("threshold", "coverage", "accepted", "bad", "risk", "high", "band_low", "band_high")
 
 
-def explore(table: Table, names: list[str], tried: int, max_risk: float, level: float) -> dict[str, Any] | None:
+def explore(table: RowData, names: list[str], tried: int, max_risk: float, level: float) -> dict[str, Any] | None:
     """Both sliders of the explorer for each score; None where the rows have no error and no loss in [0, 1]."""
     loss = table.share_loss
     if loss is None:
@@ -57,7 +57,7 @@ def explore(table: Table, names: list[str], tried: int, max_risk: float, level: 
     return found
 
 
-def _explore(table: Table, name: str, tried: int, targets: list[float], level: float) -> dict[str, Any]:
+def _explore(table: RowData, name: str, tried: int, targets: list[float], level: float) -> dict[str, Any]:
     score, loss, clusters = table.score(name), table.share_loss, table.pred.clusters
     assert loss is not None
     if table.weights is not None:

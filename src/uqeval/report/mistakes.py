@@ -10,7 +10,7 @@ import numpy as np
 from uqeval import truth
 from uqeval._check import Int, to_array
 from uqeval._errors import InputError
-from uqeval.evaluation.table import Table
+from uqeval.evaluation.row_data import RowData
 from uqeval.inputs import Predictions
 from uqeval.report.words import cell, clip, count
 
@@ -43,7 +43,7 @@ def check_columns(columns: Any, n: int) -> dict[str, Any]:
     return given
 
 
-def find(table: Table, score: str, columns: Any, most: int) -> dict[str, Any] | None:
+def find(table: RowData, score: str, columns: Any, most: int) -> dict[str, Any] | None:
     """The wrong rows with the lowest score; None where errors are unknown or none are asked for."""
     pred, error = table.pred, table.error
     given = check_columns(columns, pred.n)
@@ -58,8 +58,8 @@ def find(table: Table, score: str, columns: Any, most: int) -> dict[str, Any] | 
     if (predicted := _predicted(pred, rows)) is not None:
         shown["predicted"] = [clip(_class(pred, code)) for code in predicted]
     shown[clip(score)] = [cell(value) for value in table.score(score)[rows]]
-    if table.confidence is not None:
-        shown["confidence"] = [cell(value) for value in table.confidence[rows]]
+    if (confidence := table["confidence"]) is not None:
+        shown["confidence"] = [cell(value) for value in confidence[rows]]
     if pred.groups is not None:
         shown["group"] = [clip(pred.group_names[code]) for code in pred.groups[rows]]
     head, cells = list(shown), list(shown.values())

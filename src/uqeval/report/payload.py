@@ -17,10 +17,10 @@ from uqeval._result import number, p_text, versions
 from uqeval.decide.choose import choose_threshold
 from uqeval.decide.threshold import Threshold
 from uqeval.decide.threshold import shown as printed
-from uqeval.evaluation.compare import compare as compare_scores
+from uqeval.distributed.compare import compare as compare_scores
 from uqeval.evaluation.comparison import Comparison
 from uqeval.evaluation.result import Evaluation, heading
-from uqeval.evaluation.table import Table
+from uqeval.evaluation.row_data import RowData
 from uqeval.inference.result import Estimate
 from uqeval.inference.sample import kish
 from uqeval.metrics.registry import REGISTRY
@@ -326,14 +326,14 @@ def _adjusted(cmp: Comparison) -> str:
     )
 
 
-def _compared(table: Table | None, shown: list[str], level: float) -> tuple[Comparison | None, list[str]]:
+def _compared(table: RowData | None, shown: list[str], level: float) -> tuple[Comparison | None, list[str]]:
     """The shown scores against each other, on UQ-AUC, or on UQ-C-index where only a loss is known."""
     if table is None or len(shown) < 2:
         return None, []
     metric = "uq_auc" if table.error is not None else "uq_c_index"
     pred = table.pred
     rows: dict[str, Any] = {"weights": pred.weights, "clusters": pred.clusters}
-    rows |= {"error": table.error} if metric == "uq_auc" else {"loss": table.loss}
+    rows |= {"error": table.error} if metric == "uq_auc" else {"loss": table["loss"]}
     with collected() as notes:
         try:
             found = compare_scores({name: table.score(name) for name in shown}, metric=metric, level=level, **rows)
@@ -345,7 +345,7 @@ def _compared(table: Table | None, shown: list[str], level: float) -> tuple[Comp
 # ---- what limits it ---------------------------------------------------------------------------------------------
 
 
-def _no_explorer(table: Table | None, explorer: dict[str, Any] | None) -> str | None:
+def _no_explorer(table: RowData | None, explorer: dict[str, Any] | None) -> str | None:
     if table is None:
         return "The rows were not kept, so there is no threshold to explore."
     if explorer is None:
@@ -354,7 +354,7 @@ def _no_explorer(table: Table | None, explorer: dict[str, Any] | None) -> str | 
 
 
 def _assumed(
-    ev: Evaluation, table: Table | None, explorer: dict[str, Any] | None, compared: dict[str, Any] | None
+    ev: Evaluation, table: RowData | None, explorer: dict[str, Any] | None, compared: dict[str, Any] | None
 ) -> list[str]:
     lines = ["A higher score means less sure. Ties count half."]
     clusters = None if table is None else table.pred.clusters
@@ -382,7 +382,7 @@ def _assumed(
     return [*lines, f"Words for a UQ-AUC: {words}, weakly below; always with an interval above 0.5."]
 
 
-def data_hash(table: Table, names: tuple[str, ...]) -> str:
+def data_hash(table: RowData, names: tuple[str, ...]) -> str:
     """SHA-256 of what was judged: scores by name, errors, loss, weights, clusters and groups, in the order of rows."""
     found = hashlib.sha256()
     pred = table.pred

@@ -11,8 +11,9 @@ from collections.abc import Callable
 import numpy as np
 
 from uqeval._check import Float, Int
+from uqeval._rows import others
 
-__all__ = ["by_rows", "entropy_rows", "mean_members", "rest", "top_gap", "vote_counts"]
+__all__ = ["by_rows", "entropy_rows", "mean_members", "top_gap", "vote_counts"]
 
 _BLOCK = 1 << 17  # values per block: 1 MiB, so that the scratch stays in cache
 _TINY = np.finfo(np.float64).tiny
@@ -50,12 +51,6 @@ def mean_members(values: Float) -> Float:
     return mean
 
 
-def rest(probs: Float) -> Float:
-    """All but the largest probability, added up."""
-    total: Float = np.sort(probs, axis=-1)[..., :-1].sum(axis=-1)
-    return total
-
-
 def top_gap(probs: Float) -> Float:
     """1 − max p; where max p has been rounded to 1, the sum of the others, which still tells rows apart.
 
@@ -63,7 +58,7 @@ def top_gap(probs: Float) -> Float:
     """
     gap: Float = 1.0 - probs.max(axis=-1)
     full = gap == 0
-    gap[full] = rest(probs[full])
+    gap[full] = others(probs[full])
     return gap
 
 

@@ -37,7 +37,7 @@ def dirichlet_entropy(alpha: ArrayLike) -> Float:
     >>> dirichlet_entropy([[9.0, 1.0], [1.0, 1.0], [50.0, 50.0]]).round(4)
     array([0.3251, 0.6931, 0.6931])
     """
-    return by_rows(lambda a: entropy_rows(a / a.sum(axis=-1, keepdims=True)), _sorted(alpha))
+    return by_rows(mean_entropy_rows, check_alpha(alpha))
 
 
 def dirichlet_mutual_information(alpha: ArrayLike) -> Float:
@@ -62,7 +62,7 @@ def dirichlet_mutual_information(alpha: ArrayLike) -> Float:
     >>> dirichlet_mutual_information([[50.0, 50.0], [1.0, 1.0]]).round(4)
     array([0.005 , 0.1931])
     """
-    return by_rows(_mutual_information, _sorted(alpha))
+    return by_rows(information_rows, check_alpha(alpha))
 
 
 def dirichlet_differential_entropy(alpha: ArrayLike) -> Float:
@@ -85,7 +85,7 @@ def dirichlet_differential_entropy(alpha: ArrayLike) -> Float:
     >>> dirichlet_differential_entropy([[50.0, 50.0, 1.0], [1.0, 1.0, 1.0]]).round(4)
     array([-5.207 , -0.6931])
     """
-    return by_rows(_differential_entropy, _sorted(alpha))
+    return by_rows(differential_rows, check_alpha(alpha))
 
 
 def vacuity(alpha: ArrayLike) -> Float:
@@ -106,29 +106,39 @@ def vacuity(alpha: ArrayLike) -> Float:
     >>> vacuity([[1.0, 1.0], [9.0, 1.0]])
     array([1. , 0.2])
     """
-    return by_rows(lambda a: a.shape[-1] / a.sum(axis=-1), _sorted(alpha))
+    return by_rows(vacuity_rows, check_alpha(alpha))
 
 
-def _sorted(alpha: ArrayLike) -> Float:
+def _sorted(alpha: Float) -> Float:
     """Sorted, so that sums do not depend on the order of the classes; clipped, so that none overflows."""
-    clean: Float = np.sort(np.clip(check_alpha(alpha), 1e-300, 1e300), axis=-1)
-    return clean
+    return np.sort(np.clip(alpha, 1e-300, 1e300), axis=-1)
 
 
-def _mutual_information(alpha: Float) -> Float:
+def mean_entropy_rows(alpha: Float) -> Float:
+    a = _sorted(alpha)
+    return entropy_rows(a / a.sum(axis=-1, keepdims=True))
+
+
+def vacuity_rows(alpha: Float) -> Float:
+    vacuity: Float = alpha.shape[-1] / _sorted(alpha).sum(axis=-1)
+    return vacuity
+
+
+def information_rows(alpha: Float) -> Float:
     # The logarithms of the two entropies cancel on paper, which leaves small differences only.
-    total = alpha.sum(axis=-1)
-    information: Float = (alpha * _digamma_excess(alpha)).sum(axis=-1) / total - _digamma_excess(total)
+    a = _sorted(alpha)
+    total = a.sum(axis=-1)
+    information: Float = (a * _digamma_excess(a)).sum(axis=-1) / total - _digamma_excess(total)
     return np.maximum(information, 0.0)
 
 
-def _differential_entropy(alpha: Float) -> Float:
+def differential_rows(alpha: Float) -> Float:
     # The terms of size alpha0 cancel on paper; what is left grows like log alpha.
     from scipy.special import digamma
 
-    total = alpha.sum(axis=-1)
-    k = alpha.shape[-1]
-    parts = (_gamma_excess(alpha) + digamma(alpha)).sum(axis=-1)
+    a = _sorted(alpha)
+    total, k = a.sum(axis=-1), a.shape[-1]
+    parts = (_gamma_excess(a) + digamma(a)).sum(axis=-1)
     entropy: Float = parts - _gamma_excess(total) - k * digamma(total)
     return entropy
 

@@ -58,8 +58,7 @@ def max_logit(logits: ArrayLike) -> Float:
     >>> max_logit([[5.0, 0.0], [1.0, 2.0]])
     array([-5., -2.])
     """
-    top: Float = check_logits(logits).max(axis=-1)
-    return 0.0 - top
+    return by_rows(max_logit_rows, check_logits(logits))
 
 
 def check_temperature(temperature: float) -> float:
@@ -70,7 +69,12 @@ def check_temperature(temperature: float) -> float:
     return float(temperature)
 
 
-def free_energy_rows(logits: Float, temperature: float) -> Float:
+def max_logit_rows(logits: Float) -> Float:
+    top: Float = logits.max(axis=-1)
+    return 0.0 - top
+
+
+def free_energy_rows(logits: Float, temperature: float = 1.0) -> Float:
     """−T logsumexp(z / T) of (..., K), with the largest logit taken out first."""
     ordered = np.sort(logits, axis=-1)  # the sum then has one order, whatever that of the classes
     top: Float = ordered[..., -1].copy()

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from uqeval._check import Float, check_members
-from uqeval.scores._rows import by_rows, entropy_rows, mean_members, rest, vote_counts
+from uqeval._rows import others
+from uqeval.scores._rows import by_rows, entropy_rows, mean_members, vote_counts
 from uqeval.scores.logits import check_temperature, free_energy_rows
 
 __all__ = [
@@ -42,7 +43,7 @@ def total_entropy(members: Any) -> Float:
     >>> total_entropy([[[1.0, 0.0], [1.0, 0.0]], [[1.0, 0.0], [0.0, 1.0]]]).round(4)
     array([0.    , 0.6931])
     """
-    return by_rows(_total_entropy, check_members(members))
+    return by_rows(total_entropy_rows, check_members(members))
 
 
 def aleatoric_entropy(members: Any) -> Float:
@@ -63,7 +64,7 @@ def aleatoric_entropy(members: Any) -> Float:
     >>> aleatoric_entropy([[[0.5, 0.5], [1.0, 0.0]], [[0.5, 0.5], [0.0, 1.0]]]).round(4)
     array([0.6931, 0.    ])
     """
-    return by_rows(_aleatoric_entropy, check_members(members))
+    return by_rows(aleatoric_entropy_rows, check_members(members))
 
 
 def mutual_information(members: Any) -> Float:
@@ -84,7 +85,7 @@ def mutual_information(members: Any) -> Float:
     >>> mutual_information([[[0.5, 0.5], [1.0, 0.0]], [[0.5, 0.5], [0.0, 1.0]]]).round(4)
     array([0.    , 0.6931])
     """
-    return by_rows(_mutual_information, check_members(members))
+    return by_rows(mutual_information_rows, check_members(members))
 
 
 def predicted_class_variance(members: Any) -> Float:
@@ -107,7 +108,7 @@ def predicted_class_variance(members: Any) -> Float:
     >>> predicted_class_variance([[[0.5, 0.5], [1.0, 0.0]], [[0.5, 0.5], [0.5, 0.5]]])
     array([0.    , 0.0625])
     """
-    return by_rows(_predicted_class_variance, check_members(members))
+    return by_rows(predicted_class_variance_rows, check_members(members))
 
 
 def vote_ratio(members: Any) -> Float:
@@ -130,7 +131,7 @@ def vote_ratio(members: Any) -> Float:
     >>> vote_ratio([[[0.9, 0.1], [0.8, 0.2]], [[0.7, 0.3], [0.2, 0.8]]])
     array([0. , 0.5])
     """
-    return by_rows(_vote_ratio, check_members(members))
+    return by_rows(vote_ratio_rows, check_members(members))
 
 
 def vote_entropy(members: Any) -> Float:
@@ -153,7 +154,7 @@ def vote_entropy(members: Any) -> Float:
     >>> vote_entropy([[[0.9, 0.1], [0.8, 0.2]], [[0.7, 0.3], [0.2, 0.8]]]).round(4)
     array([0.    , 0.6931])
     """
-    return by_rows(_vote_entropy, check_members(members))
+    return by_rows(vote_entropy_rows, check_members(members))
 
 
 def expected_free_energy(member_logits: Any, temperature: float = 1.0) -> Float:
@@ -178,38 +179,42 @@ def expected_free_energy(member_logits: Any, temperature: float = 1.0) -> Float:
     """
     t = check_temperature(temperature)
     logits = check_members(member_logits, name="member_logits", logits=True)
-    return by_rows(lambda z: mean_members(free_energy_rows(z, t)), logits)
+    return by_rows(lambda z: expected_energy_rows(z, t), logits)
 
 
-def _total_entropy(members: Float) -> Float:
+def expected_energy_rows(member_logits: Float, temperature: float = 1.0) -> Float:
+    return mean_members(free_energy_rows(member_logits, temperature))
+
+
+def total_entropy_rows(members: Float) -> Float:
     return entropy_rows(mean_members(members))
 
 
-def _aleatoric_entropy(members: Float) -> Float:
+def aleatoric_entropy_rows(members: Float) -> Float:
     return mean_members(entropy_rows(members))
 
 
-def _mutual_information(members: Float) -> Float:
+def mutual_information_rows(members: Float) -> Float:
     # ≥ 0 by concavity; only rounding can make it negative.
-    return np.maximum(_total_entropy(members) - _aleatoric_entropy(members), 0.0)
+    return np.maximum(total_entropy_rows(members) - aleatoric_entropy_rows(members), 0.0)
 
 
-def _predicted_class_variance(members: Float) -> Float:
+def predicted_class_variance_rows(members: Float) -> Float:
     predicted = mean_members(members).argmax(axis=-1)
     p: Float = members[:, np.arange(members.shape[1]), predicted]
     # Where every member is fairly sure, the variance of 1 − p is the same number and does not saturate.
     sure = (p >= 0.5).all(axis=0)
     full = sure & (p == 1)
     p = np.where(sure, 1.0 - p, p)
-    p[full] = rest(members[full])
+    p[full] = others(members[full])
     return mean_members((p - mean_members(p)) ** 2)
 
 
-def _vote_ratio(members: Float) -> Float:
+def vote_ratio_rows(members: Float) -> Float:
     m = len(members)
     ratio: Float = (m - vote_counts(members).max(axis=-1)) / m
     return ratio
 
 
-def _vote_entropy(members: Float) -> Float:
+def vote_entropy_rows(members: Float) -> Float:
     return entropy_rows(vote_counts(members) / len(members))

@@ -78,7 +78,7 @@ def margin(probs: ArrayLike) -> Float:
     >>> margin([[1.0, 0.0], [0.25, 0.75], [0.5, 0.5]])
     array([-1. , -0.5,  0. ])
     """
-    return by_rows(_margin, check_probs(probs))
+    return by_rows(margin_rows, check_probs(probs))
 
 
 def bernoulli_variance(probs: ArrayLike) -> Float:
@@ -101,15 +101,15 @@ def bernoulli_variance(probs: ArrayLike) -> Float:
     >>> bernoulli_variance([[1.0, 0.0], [0.25, 0.75], [0.5, 0.5]])
     array([0.    , 0.1875, 0.25  ])
     """
-    return by_rows(_bernoulli_variance, check_probs(probs))
+    return by_rows(variance_rows, check_probs(probs))
 
 
-def _margin(probs: Float) -> Float:
+def margin_rows(probs: Float) -> Float:
     top = np.partition(probs, -2, axis=-1)
     second_minus_first: Float = top[:, -2] - top[:, -1]
     return second_minus_first
 
 
-def _bernoulli_variance(probs: Float) -> Float:
+def variance_rows(probs: Float) -> Float:
     variance: Float = probs.max(axis=-1) * top_gap(probs)
     return variance

@@ -7,30 +7,42 @@ from typing import Any
 
 from uqeval._check import Float, check_vector, nearest
 from uqeval._errors import InputError
+from uqeval.inputs import Predictions
 from uqeval.scores import dirichlet, logits, members, probs
+from uqeval.scores._rows import by_rows, entropy_rows, top_gap
 
 __all__ = ["available", "compute"]
 
-_BY_NEED: dict[str, tuple[Callable[..., Float], ...]] = {
-    "probs": (probs.entropy, probs.gap_to_certain, probs.margin, probs.bernoulli_variance),
-    "logits": (logits.free_energy, logits.max_logit),
-    "members": (
-        members.total_entropy,
-        members.aleatoric_entropy,
-        members.mutual_information,
-        members.predicted_class_variance,
-        members.vote_ratio,
-        members.vote_entropy,
-    ),
-    "member_logits": (members.expected_free_energy,),
-    "alpha": (
-        dirichlet.dirichlet_entropy,
-        dirichlet.dirichlet_mutual_information,
-        dirichlet.dirichlet_differential_entropy,
-        dirichlet.vacuity,
-    ),
+# What each needs, and what computes it from a checked array, block by block.
+_KERNELS: dict[str, dict[Callable[..., Float], Callable[[Float], Float]]] = {
+    "probs": {
+        probs.entropy: entropy_rows,
+        probs.gap_to_certain: top_gap,
+        probs.margin: probs.margin_rows,
+        probs.bernoulli_variance: probs.variance_rows,
+    },
+    "logits": {logits.free_energy: logits.free_energy_rows, logits.max_logit: logits.max_logit_rows},
+    "members": {
+        members.total_entropy: members.total_entropy_rows,
+        members.aleatoric_entropy: members.aleatoric_entropy_rows,
+        members.mutual_information: members.mutual_information_rows,
+        members.predicted_class_variance: members.predicted_class_variance_rows,
+        members.vote_ratio: members.vote_ratio_rows,
+        members.vote_entropy: members.vote_entropy_rows,
+    },
+    "member_logits": {members.expected_free_energy: members.expected_energy_rows},
+    "alpha": {
+        dirichlet.dirichlet_entropy: dirichlet.mean_entropy_rows,
+        dirichlet.dirichlet_mutual_information: dirichlet.information_rows,
+        dirichlet.dirichlet_differential_entropy: dirichlet.differential_rows,
+        dirichlet.vacuity: dirichlet.vacuity_rows,
+    },
 }
-_SCORES = {function.__name__: (function, need) for need, group in _BY_NEED.items() for function in group}
+_SCORES = {
+    function.__name__: (function, kernel, need)
+    for need, group in _KERNELS.items()
+    for function, kernel in group.items()
+}
 _SHAPES = {
     "probs": "(n, K) probabilities",
     "logits": "(n, K) pre-softmax outputs",
@@ -63,10 +75,10 @@ def available(predictions: Any = None) -> dict[str, tuple[str, ...]]:
     ['mine', 'free_energy', 'max_logit']
     """
     if predictions is None:
-        return {name: (need,) for name, (_, need) in _SCORES.items()}
+        return {name: (need,) for name, (_, _, need) in _SCORES.items()}
     own = _own_scores(predictions)
     found: dict[str, tuple[str, ...]] = dict.fromkeys(own, ("scores",))
-    for name, (_, need) in _SCORES.items():
+    for name, (_, _, need) in _SCORES.items():
         if name not in own and getattr(predictions, need, None) is not None:
             found[name] = (need,)
     return found
@@ -93,13 +105,14 @@ def compute(name: str, predictions: Any) -> Float:
     >>> compute("margin", SimpleNamespace(probs=[[1.0, 0.0], [0.25, 0.75]]))
     array([-1. , -0.5])
     """
-    own = _own_scores(predictions)
+    own, checked = _own_scores(predictions), isinstance(predictions, Predictions)
     if name in own:
-        return check_vector(f'scores["{name}"]', own[name], finite=False)
+        values: Float = own[name]
+        return values if checked else check_vector(f'scores["{name}"]', values, finite=False)
     if name not in _SCORES:
         names = [*own, *(known for known in _SCORES if known not in own)]
         raise InputError(f'There is no score "{name}".{nearest(name, names)} Scores: {", ".join(names)}.')
-    function, need = _SCORES[name]
+    function, kernel, need = _SCORES[name]
     value = getattr(predictions, need, None)
     if value is None:
         rest = ", ".join(available(predictions)) or "none"
@@ -107,7 +120,7 @@ def compute(name: str, predictions: Any) -> Float:
             f'The score "{name}" needs `{need}`, which is missing. Pass {need}= ({_SHAPES[need]}). '
             f"Scores that need nothing more: {rest}."
         )
-    return function(value)
+    return by_rows(kernel, value) if checked else function(value)
 
 
 def _own_scores(predictions: Any) -> Mapping[str, Any]:

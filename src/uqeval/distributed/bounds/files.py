@@ -19,11 +19,10 @@ from uqeval.distributed.bounds.bounds import SCHEMA_VERSION, StreamResult
 from uqeval.distributed.bounds.state import StreamState
 from uqeval.distributed.engines.local.engine import LocalEngine, parse_memory
 from uqeval.distributed.engines.protocol import Place, State
-from uqeval.distributed.evaluate import column_options
-from uqeval.distributed.plan.columns import Prepare, find_rows, shifted
-from uqeval.distributed.plan.count import Draw
-from uqeval.distributed.plan.first_look import Look
-from uqeval.distributed.plan.run import Run
+from uqeval.distributed.plan.columns import ERROR, LOSS, Prepare, Wanted, score_of, shifted
+from uqeval.distributed.plan.count import Draw, FirstRows
+from uqeval.distributed.plan.run import located, planned
+from uqeval.inputs.columns import column_options
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -86,7 +85,7 @@ class Certain(Result):
 def approx_scores(
     source: Any,
     *,
-    score: Sequence[str] | str | None = None,
+    scores: Sequence[str] | str | None = None,
     approx: float = 1e-4,
     memory_limit: str | int = "2GB",
     progress: Progress | None = None,
@@ -101,8 +100,8 @@ def approx_scores(
     ----------
     source : str, path or list of them
         Parquet, Arrow, CSV or JSON-lines files, or a pattern.
-    score : str or list of str, optional
-        Score columns, or names of scores that are computed from probabilities. All by default.
+    scores : str or list of str, optional
+        Which scores, by name or by column. All by default.
     approx : float
         The width (upper − lower) to aim at; each result says what was reached.
     memory_limit : str or int
@@ -124,12 +123,12 @@ def approx_scores(
     """
     start = time.perf_counter()
     blank = StreamState(approx=approx)  # says what is wrong with `approx` before anything is read
-    options, texts = column_options(columns, None)
+    asked = None if scores is None else (scores,) if isinstance(scores, str) else tuple(scores)
+    wanted = Wanted(asked, column_options(columns))
+    texts = [name for name in (wanted.options.label, wanted.options.pred) if name is not None]
     engine = LocalEngine(source, memory_limit=memory_limit, progress=progress, texts=texts)
     try:
-        names = list(engine.schema().names)
-        asked = score if score is None or isinstance(score, str) else list(score)
-        prepare = _prepare(engine, names, asked, options)
+        prepare = _prepare(engine, wanted)
         count = len(prepare.scores)
         engine.workers = max(1, min(kernels.cores(), parse_memory(memory_limit) // 2 // (_STATE_BYTES * count)))
         sample = engine.sample(Draw(prepare), int(8 / blank.approx))
@@ -153,24 +152,22 @@ def approx_scores(
     )
 
 
-def _prepare(engine: LocalEngine, names: list[str], score: str | list[str] | None, options: Any) -> Prepare:
-    if options.weight is not None and options.weight in names:
-        raise InputError(f"There is a column of weights (`{options.weight}`), which bounds do not know.")
-    look = Look(engine, names, options, score)
-    first = look.rows()
+def _prepare(engine: LocalEngine, wanted: Wanted) -> Prepare:
+    names = list(engine.schema().names)
+    first = engine.sample(FirstRows(wanted.columns(names)), 1000)
+    if len(first) < 2:
+        raise InputError("There are fewer than 2 rows. Ranking needs at least 2.")
     try:
-        found = find_rows(names, options, score, [], None, None, first)
-        if not found.scores:
-            raise InputError("No score to evaluate. Name score columns, or give probabilities or logits.")
-        can = Run._can(found, first)
+        metrics, prepare = planned(None, names, wanted, first)
     except InputError as error:
-        raise look.located(error) from None
-    return replace(found, wants_error=can["uq_auc"], wants_loss=can["uq_c_index"])
+        raise located(engine, wanted, error) from None
+    allowed = {metric.name for metric in metrics}
+    return replace(prepare, model=(), wants_error="uq_auc" in allowed, wants_loss="uq_c_index" in allowed)
 
 
 def _laid_out(sample: pa.Table, k: int, with_loss: bool, blank: StreamState) -> StreamState:
-    losses = sample.column("d").to_numpy() if with_loss else None
-    return StreamState.from_sample(sample.column(f"s{k}").to_numpy(), losses, approx=blank.approx)
+    losses = sample.column(LOSS).to_numpy() if with_loss else None
+    return StreamState.from_sample(sample.column(score_of(k)).to_numpy(), losses, approx=blank.approx)
 
 
 class _Counting:
@@ -190,7 +187,7 @@ class _Counting:
             where = f"{self._parts[place.part]}, row {place.row + bad[0].row}"
             raise InputError(f"{bad[0].what} (first in {where}). Drop or mend those rows.")
         for k, state in enumerate(self._states()):
-            state.update(rows[f"s{k}"], error=rows.get("e"), loss=rows.get("d"))
+            state.update(rows[score_of(k)], error=rows.get(ERROR), loss=rows.get(LOSS))
         return {"rows": len(table)}
 
     def _states(self) -> list[StreamState]:

@@ -8,150 +8,37 @@ gives other rows each time cannot mix them. Dask and Spark dataframes go to the 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from uqeval._check import Progress, nearest
+from uqeval._check import Progress
 from uqeval._errors import InputError, MissingExtra
-from uqeval.distributed.compare import DistributedComparison, compare
 from uqeval.distributed.engines.local.engine import parse_memory
 from uqeval.distributed.engines.local.query import BATCH, FrameEngine, querying
 from uqeval.distributed.engines.protocol import Engine
-from uqeval.distributed.evaluate import DistributedEvaluation, evaluate
-from uqeval.distributed.memory import roles, usual_memory
-from uqeval.inputs.columns import Columns, listed, plan_columns
-from uqeval.metrics.registry import REGISTRY
+from uqeval.distributed.memory import usual_memory
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["FrameEngine", "compare_frame", "evaluate_frame", "open_frame"]
+__all__ = ["FrameEngine", "kind_of", "names_of", "open_frame"]
 
 _CLUSTERS = {"dask": ("dask", "DaskEngine"), "pyspark": ("spark", "SparkEngine")}
 
 
-def evaluate_frame(
-    frame: Any,
-    *,
-    score: Sequence[str] | str | None = None,
-    metrics: Sequence[str] | str | None = None,
-    by: str | None = None,
-    cluster: str | None = None,
-    memory_limit: str | int | None = None,
-    client: Any = None,
-    progress: Progress | None = None,
-    spill: str | None = None,
-    level: float = 0.95,
-    seed: int = 0,
-    **columns: Any,
-) -> DistributedEvaluation:
-    """All metrics, with intervals, of a query that is not collected; `uqeval.evaluate` calls this.
-
-    Parameters
-    ----------
-    frame : polars.LazyFrame, DuckDB relation, Ibis table, Dask or PySpark dataframe
-        Columns are named as in a file.
-    by, cluster : str, optional
-        Columns of groups and of clusters; `group` and `cluster` by default, where they exist.
-    memory_limit, client, progress, spill, level, seed, score, metrics, **columns
-        As in `uqeval.distributed.evaluate`; 2 GB by default, or half of the free memory where that is less.
-
-    Returns
-    -------
-    Evaluation
-        With `run`: rows, passes, shuffles, bytes and seconds.
-
-    Examples
-    --------
-    >>> import duckdb
-    >>> rows = duckdb.sql("SELECT i / 1e3 AS score_s, i % 3 = 0 AND i > 500 AS error FROM range(1000) t(i)")
-    >>> round(evaluate_frame(rows)["s", "uq_auc"].value, 3)
-    0.801
-    """
-    names = _names(frame)
-    by, cluster = roles(names, by, cluster)
-    wanted = [metrics] if isinstance(metrics, str) else metrics
-    engine = open_frame(
-        frame,
-        columns=needed_columns(names, Columns(**columns), score, wanted, (by, cluster)),
-        memory_limit=memory_limit,
-        client=client,
-        progress=progress,
-        spill=spill,
-    )
-    try:
-        return evaluate(
-            None, score=score, metrics=metrics, engine=engine, by=by, cluster=cluster, level=level, seed=seed, **columns
-        )
-    finally:
-        engine.close()
+# "package.Class" of a lazy frame; the class may be a base of the frame's own.
+KINDS = (
+    *("polars.LazyFrame", "duckdb.DuckDBPyRelation", "ibis.Table", "dask.DataFrame", "pyspark.DataFrame"),
+    *("sqlframe.BaseDataFrame", "narwhals.LazyFrame"),
+)
 
 
-def compare_frame(
-    frame: Any,
-    *,
-    score: Sequence[str] | str | None = None,
-    metric: str = "uq_auc",
-    by: str | None = None,
-    cluster: str | None = None,
-    memory_limit: str | int | None = None,
-    client: Any = None,
-    progress: Progress | None = None,
-    spill: str | None = None,
-    baseline: str | None = None,
-    adjust: str = "max-t",
-    level: float = 0.95,
-    seed: int = 0,
-    **columns: Any,
-) -> DistributedComparison:
-    """Paired differences between scores of a query that is not collected; `uqeval.compare` calls this.
-
-    Parameters
-    ----------
-    frame, by, cluster, memory_limit, client, progress, spill
-        As in `evaluate_frame`.
-    score, metric, baseline, adjust, level, seed, **columns
-        As in `uqeval.distributed.compare`.
-
-    Returns
-    -------
-    DistributedComparison
-        With `run`: rows, passes, shuffles, bytes and seconds.
-
-    Examples
-    --------
-    >>> import polars as pl
-    >>> rows = pl.LazyFrame({"score_a": range(40), "score_b": [k % 7 for k in range(40)], "error": [0, 0, 0, 1] * 10})
-    >>> compare_frame(rows)["a", "b"].p > 0.05
-    True
-    """
-    names = _names(frame)
-    by, cluster = roles(names, by, cluster)
-    asked = [score] if isinstance(score, str) else score
-    engine = open_frame(
-        frame,
-        columns=needed_columns(names, Columns(**columns), asked, [metric], (by, cluster)),
-        memory_limit=memory_limit,
-        client=client,
-        progress=progress,
-        spill=spill,
-    )
-    try:
-        return compare(
-            None,
-            score=asked,
-            metric=metric,
-            baseline=baseline,
-            adjust=adjust,
-            engine=engine,
-            by=by,
-            cluster=cluster,
-            level=level,
-            seed=seed,
-            **columns,
-        )
-    finally:
-        engine.close()
+def kind_of(given: Any) -> str | None:
+    """The kind of a lazy frame; None for everything else."""
+    for cls in type(given).__mro__:
+        name = f"{cls.__module__.split('.')[0].lstrip('_')}.{cls.__name__}"
+        if name in KINDS:
+            return name
+    return None
 
 
 def open_frame(
@@ -209,38 +96,10 @@ def _lazy(frame: Any) -> Any:
     return wrapped
 
 
-def _names(frame: Any) -> list[str]:
+def names_of(frame: Any) -> list[str]:
+    """Its columns."""
     with querying():
         return list(_lazy(frame).collect_schema().names())
-
-
-def needed_columns(
-    names: list[str],
-    options: Columns,
-    score: Sequence[str] | str | None,
-    metrics: Sequence[str] | None,
-    more: Sequence[str | None],
-) -> list[str]:
-    """What to ask of a query: plain columns where they are enough, else also what scores and metrics are made from."""
-    asked = [score] if isinstance(score, str) else list(score or [])
-    keys = [name for name in more if name is not None]
-    for name in keys:
-        if name not in names:
-            raise InputError(f"There is no column `{name}`.{nearest(name, names)} Columns: {listed(names)}.")
-    own = [name for name in asked if name in names]
-    if own:
-        options = replace(options, score=tuple(own))
-    used = plan_columns(
-        [name for name in names if name not in keys], replace(options, cluster=None, group=None, id=None)
-    )
-    columns = {**used.scores, **{name: name for name in own}}
-    ranked = [name for name in metrics or [] if name in REGISTRY and REGISTRY[name].uses_score]
-    targets = [used.single[role] for role in ("error", "loss") if role in used.single]
-    enough = "error" in used.single and ("loss" in used.single or "uq_c_index" not in ranked)
-    if asked and all(name in columns for name in asked) and metrics and len(ranked) == len(metrics) and enough:
-        plain = [columns[name] for name in asked] + targets + [used.single[r] for r in ("weight",) if r in used.single]
-        return list(dict.fromkeys([*plain, *keys]))
-    return list(dict.fromkeys([*used.needed, *keys]))
 
 
 # ---- batches of a query -----------------------------------------------------------------------------------------

@@ -14,40 +14,54 @@ import numpy as np
 from uqeval._check import Int
 from uqeval._errors import InputError
 from uqeval.distributed.engines.protocol import Input, State
-from uqeval.distributed.plan.by_cluster import (
-    FinishModel,
-    FinishUnits,
-    Moments,
-    Ranked,
-    RouteUnits,
-    merge_moments,
-    unpacked,
+from uqeval.distributed.plan.by_cluster import FinishModel, FinishUnits, Ranked, RouteUnits, unpacked
+from uqeval.distributed.plan.by_loss import FinishLoss, RouteLoss
+from uqeval.distributed.plan.by_score import RouteScore
+from uqeval.distributed.plan.columns import (
+    CLUSTER,
+    ERROR,
+    LOSS,
+    LOSS_BIN,
+    TIED,
+    bin_of,
+    credit_of,
+    own_of,
+    pairs_of,
+    score_of,
 )
-from uqeval.distributed.plan.estimates import AREAS, Clustered, class_shifts, ece_bins
+from uqeval.distributed.plan.edges import changed
 from uqeval.distributed.plan.run import Run
-from uqeval.distributed.plan.stages import FinishLoss, RouteLoss, RouteScore, changed
-from uqeval.distributed.plan.tallies import ScoreSums, add_point_pairs, add_sizes, check_buckets, sum_score
-from uqeval.inference.intervals import NAN
+from uqeval.distributed.plan.tallies import (
+    Clustered,
+    ScoreSums,
+    add_point_pairs,
+    add_sizes,
+    check_buckets,
+    ece_bins,
+    ranking_tally,
+    row_terms,
+    sum_score,
+)
+from uqeval.inference.tally import NAN, Held, JointPart, JointTally, Moments, Spread
 from uqeval.metrics.calibration import l1
+from uqeval.metrics.registry import Metric
 
-__all__ = ["chain", "cluster_errors", "model_cluster_errors", "unit_moments"]
-
-_HALF = ("augrc", "g_auc", "h_auc")
+__all__ = ["joint_of_run", "model_clusters", "score_clusters"]
 
 
-def chain(run: Run, scores: list[int]) -> tuple[list[ScoreSums], Any, tuple[str, ...]]:
+def _chain(run: Run, scores: list[int]) -> tuple[list[ScoreSums], Any, tuple[str, ...]]:
     """Sums of the scores, and every row with its counts: a handle on carried rows and their columns."""
     prepare = run.prepare
     ranks, pairs = prepare.wants_error, prepare.wants_loss
-    base = [f"s{k}" for k in scores]
-    base += ["e"] * ranks + ["d", "cd"] * pairs + ["k0", "k1"] * (prepare.cluster is not None)
+    base = [score_of(k) for k in scores]
+    base += [ERROR] * ranks + [LOSS, LOSS_BIN] * pairs + [*CLUSTER] * (prepare.cluster is not None)
     handle, made = None, list[str]()
     found = []
     for k in scores:
         grid = run.grids[k]
         rides = np.arange(grid.score.n_codes) % 2 == 1
-        moved = (*base, *made, f"q{k}")
-        made += [f"q{k}"] + [f"x{k}"] * pairs + [f"c{k}", f"a{k}"] * ranks
+        moved = (*base, *made, bin_of(k))
+        made += [bin_of(k)] + [pairs_of(k)] * pairs + [credit_of(k), own_of(k)] * ranks
         route = RouteScore(
             prepare if handle is None else None, k, grid.score, grid.loss if pairs else None, rides, moved
         )
@@ -63,81 +77,75 @@ def chain(run: Run, scores: list[int]) -> tuple[list[ScoreSums], Any, tuple[str,
     grid = run.grids[scores[0]]
     columns = (*base, *made)
     route_loss = RouteLoss(None, scores[0], None, None, grid.loss, None, columns, ride=True)
-    finish_loss = FinishLoss(tuple(scores), grid.by_loss, ride=True, carry=(*columns, "t"))
+    finish_loss = FinishLoss(tuple(scores), grid.by_loss, ride=True, carry=(*columns, TIED))
     done = run.shuffle("loss", [Input(route_loss, handle)], len(grid.loss.edges) + 1, finish_loss)
     run.release(handle)
     check_buckets("Bin of the loss", done.states, grid.by_loss, int(grid.by_loss[1::2].sum()))
     for k, sums in zip(scores, found, strict=True):
         for state in done.states:
-            add_sizes(sums.sizes, state.get(f"sizes{k}", []))
+            add_sizes(sums.sizes, state.get(f"sizes {k}", []))
         add_point_pairs(sums, run.grids[k])
-    return found, done.carried, (*columns, "t")
+    return found, done.carried, (*columns, TIED)
 
 
-def _ranked(run: Run, k: int, sums: ScoreSums, metrics: list[str]) -> Ranked:
-    n, wrong, right = sums.n, sums.wrong, sums.right
-    credit = 0 if sums.auc is None else sums.auc.credit2
+def _ranked(run: Run, k: int, sums: ScoreSums, metrics: list[Metric]) -> Ranked:
+    wrong, right, ranks = sums.wrong, sums.right, bool(sums.bins)
     centres = np.zeros(run.grids[k].score.n_codes)
-    half, shifts = {}, {}
-    if sums.auc is not None:
+    terms = {}
+    if ranks:
         for code, centre in sums.centres.items():
             centres[code] = centre
-        value2 = 2 * wrong * right - credit + wrong * wrong  # 2n²·AUGRC
-        of_augrc = ((2 * wrong / (2 * n)) - value2 / n**2, 1.0 - value2 / n**2, -1 / (2 * n))
-        of_h = (-credit / n**2, -credit / n**2, 1 / (2 * n))
-        twice = (2 * of_augrc[0], 2 * of_augrc[1], 2 * of_augrc[2])
-        half = {"augrc": of_augrc, "g_auc": twice, "h_auc": of_h}
-        family = [name for name in metrics if name in AREAS and name not in _HALF]
-        if not (0 < wrong < n):  # nAURC is undefined there, and the others have no variance to speak of
-            family = [name for name in family if name not in ("naurc", "prr")]
-        shifts = {name: class_shifts(name, sums) for name in family}
+        for metric in metrics:
+            if metric.formula is not None and not math.isnan(metric.formula.value(sums.areas)):
+                own, credit, by_error = row_terms(metric, sums)
+                terms[metric.name] = (own, float(credit), float(by_error[0]), float(by_error[1]))
     pairs = sums.concordance if sums.sizes else None
     return Ranked(
         k,
-        credit=float(credit),
+        credit=float(sums.credit2),
         pairs_credit=0.0 if pairs is None else pairs.credit2 / 2,
         comparable=0.0 if pairs is None else float(pairs.comparable),
-        mean_shift=0.0 if pairs is None else pairs.shift / n,
-        value=credit / (2 * wrong * right) if wrong and right else NAN,
+        mean_shift=0.0 if pairs is None else pairs.shift / sums.n,
+        value=sums.credit2 / (2 * wrong * right) if wrong and right else NAN,
         centres=centres,
-        shifts=shifts,
-        half=half,
+        terms=terms,
     )
 
 
-def unit_moments(
-    run: Run, scores: list[int], metrics: list[str], inflate: tuple[float, float] = (1.0, 1.0)
-) -> tuple[list[ScoreSums], dict[str, Moments], State]:
-    """Sums of the scores, moments of their units by metric, and counts of clusters."""
-    sums, handle, columns = chain(run, scores)
+def _units(
+    run: Run, scores: list[int], metrics: list[Metric], inflate: tuple[float, float] = (1.0, 1.0)
+) -> tuple[list[ScoreSums], dict[str, Moments], Held, int]:
+    """Sums of the scores, moments of their units by metric, the clusters, and the rows of the largest."""
+    sums, handle, columns = _chain(run, scores)
     clustered = run.prepare.cluster is not None
     ranked = tuple(_ranked(run, k, found, metrics) for k, found in zip(scores, sums, strict=True))
-    wanted = tuple(
-        name for name in metrics if _defined(name, sums[0], clustered) and all(_known(name, one) for one in ranked)
-    )
-    sizes = cluster_sizes(run) if clustered else None
+    wanted = tuple(metric.name for metric in metrics if _defined(metric, sums[0], ranked, clustered))
+    sizes = _cluster_sizes(run) if clustered else None
     buckets = max(1, -(-run.n // min(run.task_rows, 1_000_000))) if sizes is None else len(sizes)
     finish = FinishUnits(run.n, sums[0].wrong, ranked, wanted, clustered, inflate, sizes)
-    route = RouteUnits(None, columns, buckets, clustered)
-    done = run.shuffle("units", [Input(route, handle)], buckets, finish)
+    done = run.shuffle("units", [Input(RouteUnits(None, columns, buckets, clustered), handle)], buckets, finish)
     run.release(handle)
     run.release(done.carried)
-    _check_units(done.states, sizes, run.n)
+    return sums, *_merged(done.states, sizes, run.n)
+
+
+def _merged(states: list[State], sizes: Int | None, n: int) -> tuple[dict[str, Moments], Held, int]:
+    """What all buckets give, each of which must be there once, with all rows."""
+    seen = [int(state["bucket"]) for state in states]
+    rows = sum(int(state["rows"]) for state in states)
+    if len(set(seen)) < len(seen) or rows != n or (sizes is not None and len(seen) != int((sizes > 0).sum())):
+        raise changed("The last shuffle", rows, n)
     found: dict[str, Moments] = {}
-    totals: State = {"clusters": 0, "with_wrong": 0, "with_right": 0, "largest": 0}
-    for state in sorted(done.states, key=lambda s: int(s["bucket"])):
+    held, largest = Held(0, 0, 0), 0
+    for state in sorted(states, key=lambda s: int(s["bucket"])):
+        held, largest = held.merge(Held(*state.get("held", (0, 0, 0)))), max(largest, state.get("largest", 0))
         for name, value in state.items():
-            if name == "largest":
-                totals[name] = max(totals[name], value)
-            elif name in totals:
-                totals[name] += value
-            elif isinstance(value, list):
-                part = unpacked(value)
-                found[name] = merge_moments(found[name], part) if name in found else part
-    return sums, found, totals
+            if isinstance(value, list) and name != "held":
+                found[name] = found[name].merge(unpacked(value)) if name in found else unpacked(value)
+    return found, held, largest
 
 
-def cluster_sizes(run: Run) -> Int:
+def _cluster_sizes(run: Run) -> Int:
     """Rows of the buckets of clusters: as few buckets as a task each can hold.
 
     The rows of a cluster must come together, so a bucket may take all that memory allows, alone.
@@ -157,63 +165,81 @@ def cluster_sizes(run: Run) -> Int:
     return sizes
 
 
-def _defined(metric: str, sums: ScoreSums, clustered: bool) -> bool:
-    if metric == "uq_auc":
+def _defined(metric: Metric, sums: ScoreSums, ranked: tuple[Ranked, ...], clustered: bool) -> bool:
+    if metric.tally == "auc":
         return 0 < sums.wrong < sums.n
-    if metric == "uq_c_index":
+    if metric.tally == "pairs":
         return sums.comparable > 0 and (clustered or not math.isnan(sums.concordance.shift))
-    return True
+    return all(metric.name in (one.terms or {}) for one in ranked)
 
 
-def _known(metric: str, one: Ranked) -> bool:
-    return metric in ("uq_auc", "uq_c_index") or metric in (one.half or {}) or metric in (one.shifts or {})
+# ---- what it is for ---------------------------------------------------------------------------------------------
 
 
-def _check_units(states: list[State], sizes: Any, n: int) -> None:
-    seen = [int(state["bucket"]) for state in states]
-    rows = sum(int(state["rows"]) for state in states)
-    if len(set(seen)) < len(seen) or rows != n or (sizes is not None and len(seen) != int((sizes > 0).sum())):
-        raise changed("The last shuffle", rows, n)
+def _clustered(found: dict[str, Moments], held: Held, largest: int) -> Clustered:
+    spreads = {name: Spread(m.units, float(m.mean[0]), float(m.products[0, 0])) for name, m in found.items()}
+    return Clustered(held, largest, spreads)
 
 
-def cluster_errors(run: Run, k: int, metrics: list[str]) -> tuple[ScoreSums, Clustered]:
-    """Cluster-robust standard errors of the metrics of one score."""
-    base = {"auarc": "aurc", "g_auc": "augrc", "prr": "naurc"}
-    wanted = list(dict.fromkeys(base.get(name, name) for name in metrics))
-    (sums,), found, totals = unit_moments(run, [k], wanted)
-    groups = int(totals["clusters"])
-    se = {}
-    for name in wanted:
-        se[name] = NAN
-        if name in found and groups > 1:
-            if name in ("uq_auc", "uq_c_index"):
-                se[name] = math.sqrt((groups - 1) / groups * float(found[name].products[0, 0]))
-            else:
-                se[name] = math.sqrt(float(found[name].about_zero()[0][0, 0]) * groups / (groups - 1))
-    return sums, Clustered(groups, totals["with_right"], totals["with_wrong"], totals["largest"], se)
+def score_clusters(run: Run, k: int, metrics: list[Metric]) -> tuple[ScoreSums, Clustered]:
+    """Sums of one score, and what its clusters say of the metrics."""
+    (sums,), found, held, largest = _units(run, [k], metrics)
+    return sums, _clustered(found, held, largest)
 
 
-def model_cluster_errors(run: Run, metrics: list[str]) -> tuple[dict[str, float], int]:
-    """Cluster-robust standard errors of the model's own metrics, and the number of clusters."""
+def model_clusters(run: Run, metrics: list[Metric]) -> Clustered:
+    """What the clusters say of the model's own metrics."""
     state, n = run.state, run.n
     values: dict[str, float] = {}
     signs = None
-    for name in metrics:
-        if name == "accuracy":
-            values[name] = (n - state["wrong"]) / n
-        elif name in ("ece", "ece_debiased"):
+    for metric in metrics:
+        what = metric.quantities[0]
+        if metric.tally == "ece":
             bins, some = ece_bins(state)
-            values["ece"] = l1(bins)
+            values[what] = l1(bins)
             signs = np.full(len(state["ece"]), np.nan)
             signs[some] = np.sign(bins.gap)
-        elif not state[f"{name}_infinite"]:
-            values[name] = float(state[name][0, 1])
-    keep = ("k0", "k1", *(["e"] * run.prepare.wants_error), *run.prepare.model)
-    sizes = cluster_sizes(run)
+        elif what == "accuracy":
+            values[what] = (n - state["wrong"]) / n
+        elif not state[f"{what}_infinite"]:
+            values[what] = float(state[what][0, 1])
+    keep = (*CLUSTER, *([ERROR] * run.prepare.wants_error), *run.prepare.model)
+    sizes = _cluster_sizes(run)
     finish = FinishModel(n, values, signs, sizes)
     done = run.shuffle("clusters", [Input(RouteUnits(run.prepare, keep, len(sizes)))], len(sizes), finish)
     run.release(done.carried)
-    _check_units(done.states, sizes, n)
-    groups = sum(int(state["clusters"]) for state in done.states)
-    factor = groups / (groups - 1) / n**2 if groups > 1 else NAN
-    return {name: math.sqrt(math.fsum(s[name] for s in done.states) * factor) for name in values}, groups
+    return _clustered(*_merged(done.states, sizes, n))
+
+
+def joint_of_run(run: Run, metric: Metric) -> tuple[JointTally, int]:
+    """Values and covariance of all scores of a run, and the number of clusters (0 without any)."""
+    n, wrong = run.n, int(run.state["wrong"])
+    inflate = (n / (n - 1), wrong / (wrong - 1) if wrong > 1 else NAN)
+    sums, found, held, _ = _units(run, list(range(len(run.names))), [metric], inflate)
+    values = np.array([ranking_tally(metric, one, None).value for one in sums])
+    clusters = None if run.prepare.cluster is None else held.all
+    parts = _parts(metric, found, sums[0], clusters, len(values))
+    return JointTally(values, parts).mapped(metric.affine), held.all
+
+
+def _parts(
+    metric: Metric, found: dict[str, Moments], sums: ScoreSums, clusters: int | None, size: int
+) -> tuple[JointPart, ...]:
+    """As `inference.count.joint_of_samples` has them."""
+    if not found or (clusters is not None and clusters < 2):
+        nothing = np.full((size, size), NAN)
+        return (JointPart(nothing, nothing, 1.0),)
+    units = sums.n if clusters is None else clusters
+    if metric.tally == "auc" and clusters is None:
+        parts = []
+        for side in ("right", "wrong"):
+            part = found[f"{metric.name} {side}"]
+            scale = 1 / (part.units * (part.units - 1)) if part.units > 1 else NAN
+            parts.append(JointPart.of_moments(part.about_zero(), scale, part.units - 1))
+        return tuple(parts)
+    moments = found[metric.name]
+    if metric.tally != "area":
+        return (JointPart.of_moments(moments, (units - 1) / units, units - 1),)
+    if clusters is not None:
+        return (JointPart.of_moments(moments.about_zero(), units / (units - 1), units - 1),)
+    return (JointPart.of_moments(moments.about_zero(), 1.0, sums.wrong - 1),)

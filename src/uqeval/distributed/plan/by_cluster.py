@@ -1,8 +1,8 @@
-"""The last stage where rows are not enough by themselves: independent units, for clusters and for comparisons.
+"""The last shuffle where rows are not enough by themselves: independent units, for clusters and for comparisons.
 
 Every row arrives with its pair counts and its `own` part of AURC. Rows become units (themselves, or sums over
-clusters): delete-one values, DeLong placements or influence values, as in `uqeval.inference.paired`. What leaves a
-bucket is a count, a mean and a matrix of products, which merge.
+clusters): delete-one values, DeLong placements or influence values, as `inference.count` makes them in memory. What
+leaves a bucket is a count, a mean and a matrix of products, which merge.
 """
 
 from __future__ import annotations
@@ -15,66 +15,38 @@ import numpy as np
 from uqeval import kernels
 from uqeval._check import Float, Int
 from uqeval.distributed.engines.protocol import Finished, Routed, State
-from uqeval.distributed.plan.columns import Prepare, Rows
+from uqeval.distributed.plan.columns import (
+    CLUSTER,
+    ERROR,
+    LOSS,
+    TIED,
+    Prepare,
+    Rows,
+    bin_of,
+    columns_of,
+    credit_of,
+    own_of,
+    pairs_of,
+    score_of,
+    table_of,
+)
 from uqeval.distributed.plan.count import CLUSTER_BUCKETS, ECE_BINS, cluster_bucket
-from uqeval.distributed.plan.stages import changed, columns_of, table_of
+from uqeval.distributed.plan.edges import changed
+from uqeval.inference.tally import NAN, Held, Moments
+from uqeval.metrics.registry import REGISTRY
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["FinishModel", "FinishUnits", "Moments", "Ranked", "RouteUnits", "merge_moments", "moments"]
+__all__ = ["FinishModel", "FinishUnits", "Ranked", "RouteUnits", "clusters_of", "unpacked"]
 
 
-@dataclass(frozen=True)
-class Moments:
-    """Of vectors: their number, mean, Σ (x − mean)(x − mean)ᵀ, and the same squares of pairwise differences."""
-
-    count: int
-    mean: Float
-    products: Float
-    gaps: Float  # (K, K): Σ ((x_a − x_b) − mean)²; keeps the digits where two candidates move alike
-
-    def about_zero(self) -> tuple[Float, Float]:
-        """Σ x xᵀ and Σ (x_a − x_b)²."""
-        apart = self.mean[:, None] - self.mean[None, :]
-        return self.products + self.count * np.outer(self.mean, self.mean), self.gaps + self.count * apart**2
-
-
-def moments(x: Float) -> Moments:
-    """Of the columns of a (K, n) array."""
-    size = len(x)
-    if x.shape[1] == 0:
-        return Moments(0, np.zeros(size), np.zeros((size, size)), np.zeros((size, size)))
-    mean = x.mean(axis=1)
-    y = x - mean[:, None]
-    products, gaps = np.zeros((2, size, size))
-    for a in range(size):  # no BLAS: its threads would change the last digits
-        for b in range(a + 1):
-            products[a, b] = products[b, a] = (y[a] * y[b]).sum()
-            gaps[a, b] = gaps[b, a] = ((y[a] - y[b]) ** 2).sum()
-    return Moments(x.shape[1], mean, products, gaps)
-
-
-def merge_moments(a: Moments, b: Moments) -> Moments:
-    count = a.count + b.count
-    if not count:
-        return a
-    shift = b.mean - a.mean
-    weight = a.count * b.count / count
-    apart = shift[:, None] - shift[None, :]
-    return Moments(
-        count,
-        a.mean + shift * (b.count / count),
-        a.products + b.products + weight * np.outer(shift, shift),
-        a.gaps + b.gaps + weight * apart**2,
-    )
-
-
-def packed(found: Moments) -> list[Any]:
-    return [found.count, found.mean.tolist(), found.products.tolist(), found.gaps.tolist()]
+def _packed(found: Moments) -> list[Any]:
+    return [found.units, found.mean.tolist(), found.products.tolist(), found.gaps.tolist()]
 
 
 def unpacked(state: list[Any]) -> Moments:
+    """The moments in the state of a bucket."""
     return Moments(state[0], *(np.array(part, dtype=np.float64) for part in state[1:]))
 
 
@@ -94,7 +66,7 @@ class RouteUnits:
     def __call__(self, table: pa.Table) -> Routed:
         rows = columns_of(table) if self.prepare is None else self.prepare(table, ())
         if self.clustered:
-            bucket = cluster_bucket(rows["k0"], rows["k1"]) // (CLUSTER_BUCKETS // self.buckets)
+            bucket = cluster_bucket(*(rows[name] for name in CLUSTER)) // (CLUSTER_BUCKETS // self.buckets)
         else:
             bucket = np.arange(len(table)) % self.buckets
         return Routed(table_of({name: rows[name] for name in self.keep}), bucket)
@@ -109,10 +81,9 @@ class Ranked:
     pairs_credit: float = 0.0  # the same of UQ-C-index
     comparable: float = 0.0  # Σ over rows of the comparable rows, for UQ-C-index
     mean_shift: float = 0.0  # of its delete-one shifts
-    value: float = 0.0  # of UQ-AUC
+    value: float = NAN  # of UQ-AUC
     centres: Float | None = None  # by score code
-    shifts: dict[str, tuple[float, float, float]] | None = None  # `class_shifts` of the AURC family
-    half: dict[str, tuple[float, float, float]] | None = None  # AUGRC, G-AUC, H-AUC: right, wrong, slope in credit2
+    terms: dict[str, tuple[float, float, float, float]] | None = None  # by metric of the areas: `Terms`, as floats
 
 
 @dataclass(frozen=True)
@@ -134,18 +105,16 @@ class FinishUnits:
         state: State = {"bucket": bucket, "rows": len(table)}
         g = clusters_of(rows) if self.clustered else None
         if g is not None:
-            state |= cluster_counts(g, rows.get("e"))
+            state |= _cluster_counts(g, rows.get(ERROR))
         for metric in self.metrics:
-            for name, x in self._units(metric, rows, g).items():
-                state[name] = packed(moments(x))
+            units = {"auc": self._auc, "pairs": self._pairs}.get(REGISTRY[metric].tally, self._areas)
+            for name, x in units(metric, rows, g).items():
+                state[name] = _packed(Moments.of(x))
         return Finished(state)
 
-    def _units(self, metric: str, rows: Rows, g: Int | None) -> dict[str, Float]:
-        if metric == "uq_auc":
-            return self._auc(rows, g)
-        if metric == "uq_c_index":
-            return self._c_index(rows, g)
-        e = rows["e"].astype(np.int64)
+    def _areas(self, metric: str, rows: Rows, g: Int | None) -> dict[str, Float]:
+        """Influence values."""
+        e = rows[ERROR].astype(np.int64)
         x = np.stack([self._influence(metric, one, rows, e) for one in self.scores]) / self.n
         if g is None:
             return {metric: x * np.sqrt(np.array(self.inflate))[e]}
@@ -153,49 +122,51 @@ class FinishUnits:
 
     @staticmethod
     def _influence(metric: str, one: Ranked, rows: Rows, e: Int) -> Float:
-        if one.half is not None and metric in one.half:
-            right, wrong, slope = one.half[metric]
-            return np.array([right, wrong])[e] + slope * rows[f"c{one.k}"]
         assert one.centres is not None
-        assert one.shifts is not None
-        right, wrong, scale = one.shifts[metric]
-        own: Float = rows[f"a{one.k}"] - one.centres[rows[f"q{one.k}"]] + np.array([right, wrong])[e]
-        return own / scale
+        assert one.terms is not None
+        own, credit, right, wrong = one.terms[metric]
+        if credit:
+            return np.array([right, wrong])[e] + credit * rows[credit_of(one.k)]
+        shift = np.array([right, wrong])[e] / own
+        influence: Float = own * (rows[own_of(one.k)] - one.centres[rows[bin_of(one.k)]] + shift)
+        return influence
 
-    def _auc(self, rows: Rows, g: Int | None) -> dict[str, Float]:
+    def _auc(self, metric: str, rows: Rows, g: Int | None) -> dict[str, Float]:
+        """DeLong placements of right and of wrong rows, or the values without each cluster."""
         right = self.n - self.wrong
-        wrong = rows["e"].astype(bool)
-        if g is None:  # DeLong placements of right and of wrong rows
-            x = np.stack([rows[f"c{one.k}"] for one in self.scores])
+        wrong = rows[ERROR].astype(bool)
+        if g is None:
+            x = np.stack([rows[credit_of(one.k)] for one in self.scores])
             values = np.array([one.value for one in self.scores])[:, None]
             return {
-                "uq_auc right": x[:, ~wrong] / (2.0 * self.wrong) - values,
-                "uq_auc wrong": x[:, wrong] / (2.0 * right) - values,
+                f"{metric} right": x[:, ~wrong] / (2.0 * self.wrong) - values,
+                f"{metric} wrong": x[:, wrong] / (2.0 * right) - values,
             }
         m = np.where(wrong, right, self.wrong).astype(np.float64)
-        loss = rows["e"].astype(np.float64)
+        loss = rows[ERROR].astype(np.float64)
         total = 2.0 * self.wrong * right
-        left = [_left_out(one.k, rows, rows[f"c{one.k}"], m, loss, g, one.credit, total) for one in self.scores]
-        return {"uq_auc": np.stack(left)}
+        left = [_left_out(one.k, rows, rows[credit_of(one.k)], m, loss, g, one.credit, total) for one in self.scores]
+        return {metric: np.stack(left)}
 
-    def _c_index(self, rows: Rows, g: Int | None) -> dict[str, Float]:
-        m = (self.n - rows["t"]).astype(np.float64)
+    def _pairs(self, metric: str, rows: Rows, g: Int | None) -> dict[str, Float]:
+        """Delete-one shifts, or the values without each cluster."""
+        m = (self.n - rows[TIED]).astype(np.float64)
         units = []
         for one in self.scores:
-            x = rows[f"x{one.k}"]
+            x = rows[pairs_of(one.k)]
             if g is not None:
-                units.append(_left_out(one.k, rows, x, m, rows["d"], g, one.pairs_credit, one.comparable))
+                units.append(_left_out(one.k, rows, x, m, rows[LOSS], g, one.pairs_credit, one.comparable))
             else:
                 twice = 2 * one.pairs_credit / one.comparable
                 units.append((twice * m - x) / (one.comparable - 2.0 * m) - one.mean_shift)
-        return {"uq_c_index": np.stack(units)}
+        return {metric: np.stack(units)}
 
 
 def _left_out(
     k: int, rows: Rows, credit2: Int, comparable: Float, loss: Any, g: Int, credit: float, total: float
 ) -> Float:
     """The metric without each cluster; NaN where no comparable pair is left."""
-    s = rows[f"s{k}"].astype(np.float64)
+    s = rows[score_of(k)].astype(np.float64)
     inside2, inside = kernels.within_counts(s, np.asarray(loss, dtype=np.float64), g)
     top = credit - np.bincount(g, weights=credit2.astype(np.float64)) + np.bincount(g, weights=inside2 / 2.0)
     rest = total - 2.0 * np.bincount(g, weights=comparable) + np.bincount(g, weights=inside.astype(np.float64))
@@ -206,7 +177,7 @@ def _left_out(
 
 def clusters_of(rows: Rows) -> Int:
     """Clusters of a bucket as numbers from 0."""
-    both = np.stack([rows["k0"], rows["k1"]], axis=1)
+    both = np.stack([rows[name] for name in CLUSTER], axis=1)
     order = np.lexsort((both[:, 1], both[:, 0]))
     new = np.zeros(len(order), dtype=np.int64)
     new[1:] = (both[order[1:]] != both[order[:-1]]).any(axis=1)
@@ -215,21 +186,21 @@ def clusters_of(rows: Rows) -> Int:
     return g
 
 
-def cluster_counts(g: Int, error: Any) -> State:
+def _cluster_counts(g: Int, error: Any) -> State:
     """Clusters, those with a right and with a wrong row, and the rows of the largest."""
-    found: State = {"clusters": int(g.max()) + 1, "largest": int(np.bincount(g).max())}
+    sides = [0, 0]
     if error is not None:
         wrong = error.astype(bool)
-        found |= {"with_wrong": len(np.unique(g[wrong])), "with_right": len(np.unique(g[~wrong]))}
-    return found
+        sides = [len(np.unique(g[~wrong])), len(np.unique(g[wrong]))]
+    return {"held": Held(int(g.max()) + 1, *sides), "largest": int(np.bincount(g).max())}
 
 
 @dataclass(frozen=True)
 class FinishModel:
-    """A bucket of whole clusters: Σ (sum over the cluster of the influence on a metric of the model)²."""
+    """A bucket of whole clusters: moments of the influence of each cluster on a metric of the model."""
 
     n: int
-    values: dict[str, float]
+    values: dict[str, float]  # by quantity of the metric
     signs: Float | None  # of the gap, by bin of confidence; nan where the bin is empty
     sizes: Int
 
@@ -238,15 +209,14 @@ class FinishModel:
         if len(table) != int(self.sizes[bucket]):
             raise changed(f"Bucket {bucket} of the clusters", len(table), int(self.sizes[bucket]))
         g = clusters_of(rows)
-        state: State = {"bucket": bucket, "rows": len(table), **cluster_counts(g, rows.get("e"))}
+        state: State = {"bucket": bucket, "rows": len(table), **_cluster_counts(g, rows.get(ERROR))}
         for name, value in self.values.items():
-            if name == "ece":
+            if name == "confidence":
                 assert self.signs is not None
-                c = rows["confidence"]
+                c = rows[name]
                 bins = np.searchsorted(np.arange(1, ECE_BINS) / ECE_BINS, c, side="left")
-                x = self.signs[bins] * (1.0 - rows["e"] - c) - value
+                x = self.signs[bins] * (1.0 - rows[ERROR] - c) - value
             else:
-                x = (1.0 - rows["e"] if name == "accuracy" else rows[name]) - value
-            sums = np.bincount(g, weights=x)
-            state[name] = float((sums * sums).sum())
+                x = (1.0 - rows[ERROR] if name == "accuracy" else rows[name]) - value
+            state[name] = _packed(Moments.of(np.bincount(g, weights=x / self.n).astype(np.float64)[None]))
         return Finished(state)

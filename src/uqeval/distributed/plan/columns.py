@@ -1,14 +1,15 @@
-"""From the source's columns to what the metrics rank: scores, error, loss, and per-row values of the model's metrics.
+"""Columns: from those of the source to those on the wire, which stages pass on to each other.
 
 Row by row, so that any cut of the source gives the same numbers. Plain columns are taken as they are; the rest
-(entropy from probabilities, …) goes through `Predictions`, exactly as in memory.
+(entropy from probabilities, …) goes through `RowData`, exactly as in memory. pyarrow loads on use (0.3 s).
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,25 +18,119 @@ from numpy.typing import NDArray
 from uqeval import scores as score_functions
 from uqeval._check import nearest
 from uqeval._errors import InputError, collected
-from uqeval.evaluation.table import Table
-from uqeval.inputs.columns import Columns, Plan, _scores, listed, plan_columns
-from uqeval.inputs.frame import _is_text, _plain, predictions_from_arrow
+from uqeval.evaluation.row_data import RowData
+from uqeval.inputs import Predictions
+from uqeval.inputs.columns import Columns, Plan, listed, plan_columns, score_columns
+from uqeval.inputs.frame import is_text, plain_column, predictions_from_arrow
 from uqeval.metrics.registry import Metric
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["MODEL_ROWS", "Bad", "Prepare", "find_rows", "group_names", "keys_of", "needed_columns", "shifted"]
+__all__ = ["Bad", "Prepare", "Rows", "Wanted", "find_rows", "group_names", "keys_of", "shifted"]
 
-# Metrics of the model that are sums over rows: what each needs beside the error.
-MODEL_ROWS = {
-    "accuracy": (),
-    "ece": ("confidence",),
-    "ece_debiased": ("confidence",),
-    "brier": ("brier",),
-    "log_loss": ("log_loss",),
-}
 Rows = dict[str, NDArray[Any]]
+
+# ---- the wire: every column that a stage may pass on ------------------------------------------------------------
+
+ERROR = "error"  # 0 or 1
+LOSS = "loss"
+LOSS_BIN = "loss bin"  # its code on the axis of the loss
+TIED = "tied in loss"  # rows with the same loss, the row itself included
+CLUSTER = ("cluster high", "cluster low")  # 128 bits that tell clusters apart
+GROUP = "group"  # its number
+
+
+def score_of(k: int) -> str:
+    """Score k."""
+    return f"score {k}"
+
+
+def bin_of(k: int) -> str:
+    """The code of score k on its axis."""
+    return f"bin {k}"
+
+
+def pairs_of(k: int) -> str:
+    """Twice the credit of the row for UQ-C-index of score k, as far as it is counted."""
+    return f"pairs {k}"
+
+
+def credit_of(k: int) -> str:
+    """Twice the credit of the row for UQ-AUC of score k."""
+    return f"credit {k}"
+
+
+def own_of(k: int) -> str:
+    """What the row's bin knows of its influence on AURC of score k."""
+    return f"own {k}"
+
+
+def columns_of(table: pa.Table) -> Rows:
+    """Columns of the wire in a table."""
+    return {name: table.column(name).to_numpy() for name in table.column_names}
+
+
+def table_of(rows: Rows) -> pa.Table:
+    """The table that goes on the wire."""
+    import pyarrow as pa
+
+    return pa.table({name: np.ascontiguousarray(column) for name, column in rows.items()})
+
+
+def take(rows: Rows, keep: NDArray[Any]) -> Rows:
+    """Some of the rows."""
+    return {name: column[keep] for name, column in rows.items()}
+
+
+# ---- from the source to the wire --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is asked for, in the user's words: scores by name, columns of clusters and groups."""
+
+    scores: tuple[str, ...] | None = None
+    options: Columns = field(default_factory=Columns)
+    cluster: str | None = None
+    group: str | None = None
+
+    def planned(self, names: list[str]) -> tuple[Plan, Columns]:
+        """The part of each column, and the options with the scores that are asked for by their columns."""
+        for role, name in (("cluster", self.cluster), ("by", self.group)):
+            if name is not None and name not in names:
+                raise InputError(
+                    f"There is no column `{name}` ({role}).{nearest(name, names)} Columns: {listed(names)}."
+                )
+        if self.options.weight in names:
+            raise InputError(
+                f"There is a column of weights (`{self.options.weight}`), which the engines do not know. Pass "
+                f"weight=None to ignore it, or use uqeval.evaluate on data that fits in memory."
+            )
+        options = replace(self.options, cluster=None, group=None, weight=None, id=None, soft=None)
+        own = [name for name in self.scores or () if name in names]
+        if own:  # beside those that the pattern finds, which may be asked for by their short names
+            known = score_columns(options.score, names).values()
+            options = replace(options, score=tuple(dict.fromkeys([*known, *own])))
+        return plan_columns([name for name in names if name not in (self.cluster, self.group)], options), options
+
+    def columns(self, names: list[str], metrics: Iterable[Metric] | None = None) -> tuple[str, ...]:
+        """What to read: plain columns where they are enough for these metrics, else all that have a part."""
+        plan, _ = self.planned(names)
+        keys = [name for name in (self.cluster, self.group) if name is not None]
+        by_name = {**plan.scores, **{column: column for column in plan.scores.values()}}
+        chosen = None if metrics is None else list(metrics)
+        if (
+            chosen
+            and all(m.uses_score for m in chosen)
+            and self.scores
+            and all(name in by_name for name in self.scores)
+        ):
+            targets = {"error", *(m.needs[1] for m in chosen)}
+            if all(role in plan.single for role in targets):
+                used = [by_name[name] for name in self.scores] + [plan.single[role] for role in sorted(targets)]
+                return tuple(dict.fromkeys([*used, *keys]))
+        return tuple(dict.fromkeys([*plan.needed, *keys]))
 
 
 @dataclass(frozen=True)
@@ -49,7 +144,7 @@ class Bad:
 
 @dataclass(frozen=True)
 class Prepare:
-    """A piece of the source → columns s0 … (scores), e (error), d (loss), and those of `model`, `keys`.
+    """A piece of the source → columns of the wire: scores, error, loss, clusters, quantities of the model's metrics.
 
     `scores` are pairs (name, column); the column is None where the score is computed.
     """
@@ -66,6 +161,11 @@ class Prepare:
     wants_loss: bool = True
     logits_match: bool | None = None
     only: tuple[str, str] | None = None  # a column, and the text that it must hold
+
+    @property
+    def modelled(self) -> bool:
+        """Whether there is a model's output."""
+        return "prob" in self.plan.tables or "logit" in self.plan.tables or bool(self.plan.members)
 
     @property
     def plain(self) -> bool:
@@ -92,8 +192,13 @@ class Prepare:
     @property
     def labels(self) -> dict[str, str]:
         """What each prepared column is called in a message."""
-        named = {f"s{k}": column or f"score {name}" for k, (name, column) in enumerate(self.scores)}
-        return named | {"e": self.error or "error", "d": self.loss or "loss"}
+        named = {score_of(k): column or f"score {name}" for k, (name, column) in enumerate(self.scores)}
+        return named | {ERROR: self.error or "error", LOSS: self.loss or "loss"}
+
+    def scores_in(self, names: Iterable[str]) -> tuple[int, ...]:
+        """Numbers of the scores among columns of the wire."""
+        wanted = set(names)
+        return tuple(k for k in range(len(self.scores)) if score_of(k) in wanted)
 
     def __call__(self, table: pa.Table, scores: tuple[int, ...] | None = None) -> Rows:
         """Clean columns; of the scores only those with these numbers, where given."""
@@ -106,54 +211,45 @@ class Prepare:
         rows: Rows = {}
         if self.plain:
             for k in chosen:
-                rows[f"s{k}"] = _numbers(table, str(self.scores[k][1]))
+                rows[score_of(k)] = _numbers(table, str(self.scores[k][1]))
             if self.wants_error and self.error is not None:
-                rows["e"] = _bits(table, self.error)
+                rows[ERROR] = _bits(table, self.error)
             if self.wants_loss and self.loss is not None:
-                rows["d"] = _numbers(table, self.loss)
+                rows[LOSS] = _numbers(table, self.loss)
         else:
             rows = self._modelled(table, chosen)
         if self.cluster is not None:
-            rows["k0"], rows["k1"] = keys_of(table.column(self.cluster))
+            rows |= dict(zip(CLUSTER, keys_of(table.column(self.cluster)), strict=True))
         return rows
 
-    def _modelled(self, table: pa.Table, chosen: Any) -> Rows:
+    def _modelled(self, table: pa.Table, chosen: Iterable[int]) -> Rows:
         import pyarrow as pa
 
         n = len(table)
+        wanted = {score_of(k): f"score {self.scores[k][0]}" for k in chosen} | {name: name for name in self.model}
+        wanted |= {ERROR: "error"} if self.wants_error else {}
+        wanted |= {LOSS: "loss"} if self.wants_loss else {}
         if n == 0:
-            empty = {f"s{k}": np.empty(0) for k in chosen} | {name: np.empty(0) for name in self.model}
-            empty |= {"e": np.empty(0, dtype=np.uint8)} if self.wants_error else {}
-            return empty | ({"d": np.empty(0)} if self.wants_loss else {})
+            return {name: np.empty(0, dtype=np.uint8 if name == ERROR else np.float64) for name in wanted}
         if n == 1:  # predictions need two rows; the numbers of a row do not depend on the others
             table = pa.concat_tables([table, table])
         with collected():  # notes on rows of a piece would not say which rows of the source
-            rows = self._of_model(table, chosen)
-        return {name: column[:n] for name, column in rows.items()}
+            made = RowData.of(self.predictions(table))
+            found = {name: made[what] for name, what in wanted.items()}
+        return {name: column[:n] for name, column in found.items() if column is not None}
 
-    def _of_model(self, table: pa.Table, chosen: Any) -> Rows:
+    def predictions(self, table: pa.Table) -> Predictions:
+        """The rows as in memory."""
         pred = predictions_from_arrow({name: table.column(name) for name in self.plan.needed}, self.plan, self.options)
         if self.logits_match is not None and pred.logits is not None and pred.logits_match != self.logits_match:
             raise InputError("The logits belong to the probabilities in some rows only. Leave one of them out.")
-        made = Table(pred)
-        rows: Rows = {f"s{k}": made.score(self.scores[k][0]) for k in chosen}
-        if self.wants_error and made.error is not None:
-            rows["e"] = made.error
-        if self.wants_loss and made.loss is not None:
-            rows["d"] = made.loss
-        for name in self.model:
-            if name == "confidence":
-                assert made.confidence is not None
-                rows[name] = made.confidence
-            else:
-                rows[name] = made.model_rows(name)
-        return rows
+        return pred
 
     def missing(self, table: pa.Table) -> list[Bad]:
         """Rows without a cluster or a group: nothing, NaN or an empty text, as in memory."""
         found: list[Bad] = []
         for name in (self.cluster, self.group):
-            wrong = None if name is None else _missing(_plain(name, table.column(name)))
+            wrong = None if name is None else _missing(plain_column(name, table.column(name)))
             if wrong is not None and wrong.any():
                 found.append(Bad(f"`{name}` has missing values", int(wrong.sum()), int(wrong.argmax())))
         return found
@@ -162,11 +258,11 @@ class Prepare:
         """NaN in a score, infinity or NaN in a loss, errors other than 0 and 1."""
         found: list[Bad] = []
         for name, column in rows.items():
-            if name[0] == "s":
+            if name.startswith("score "):
                 wrong, what = np.isnan(column), "NaN or nothing"
-            elif name == "d":
+            elif name == LOSS:
                 wrong, what = ~np.isfinite(column), "NaN, infinity or nothing"
-            elif name == "e":
+            elif name == ERROR:
                 wrong, what = column > 1, "something else than 0 and 1"
             else:
                 continue
@@ -176,76 +272,41 @@ class Prepare:
         return found
 
 
-def _planned(
-    names: list[str], options: Columns, score: str | list[str] | None, cluster: str | None, group: str | None
-) -> tuple[Plan, Columns, list[str] | None]:
-    """The part of each column, the options with the scores that are asked for, and those."""
-    for role, name in (("cluster", cluster), ("by", group)):
-        if name is not None and name not in names:
-            raise InputError(f"There is no column `{name}` ({role}).{nearest(name, names)} Columns: {listed(names)}.")
-    asked = None if score is None else [score] if isinstance(score, str) else list(score)
-    own = [name for name in asked or [] if name in names]
-    if own:  # beside those that the pattern finds, which may be asked for by their short names
-        options = replace(options, score=tuple(dict.fromkeys([*_scores(options.score, names).values(), *own])))
-    options = replace(options, cluster=None, group=None, weight=None, id=None, soft=None)
-    return plan_columns([name for name in names if name not in (cluster, group)], options), options, asked
-
-
-def needed_columns(
-    names: list[str], options: Columns, score: str | list[str] | None, cluster: str | None, group: str | None
-) -> tuple[str, ...]:
-    """What `find_rows` looks at."""
-    plan, _, _ = _planned(names, options, score, cluster, group)
-    return tuple(dict.fromkeys([*plan.needed, *(name for name in (cluster, group) if name is not None)]))
-
-
 def shifted(error: InputError, row: int) -> str:
     """The message about a piece of the source, with the rows counted from the start of its file."""
     return re.sub(r"\brow (\d+)", lambda found: f"row {row + int(found[1])}", str(error))
 
 
-def find_rows(
-    names: list[str],
-    options: Columns,
-    score: str | list[str] | None,
-    metrics: list[Metric],
-    cluster: str | None,
-    group: str | None,
-    first: pa.Table,
-) -> Prepare:
+def find_rows(names: list[str], wanted: Wanted, metrics: Iterable[Metric], first: pa.Table) -> Prepare:
     """What to take from columns of these names; `first` are some rows of the source, to try it on."""
-    plan, options, asked = _planned(names, options, score, cluster, group)
-    chosen: list[tuple[str, str | None]] = []
-    modelled = "prob" in plan.tables or "logit" in plan.tables or bool(plan.members)
+    plan, options = wanted.planned(names)
     pred = None
-    if modelled:
+    if "prob" in plan.tables or "logit" in plan.tables or plan.members:
         pred = predictions_from_arrow({name: first.column(name) for name in plan.needed}, plan, options)
-        single = [part for part in [*plan.tables.values()] if len(part.columns) == 1]
-        if single and options.classes is None:
+        if options.classes is None and any(len(part.columns) == 1 for part in plan.tables.values()):
             options = replace(options, classes=pred.classes)
     known = dict(plan.scores)
     computed = [] if pred is None else [n for n in score_functions.available(pred) if n not in known]
     by_column = {column: name for name, column in plan.scores.items()}
-    for name in asked if asked is not None else [*known, *computed]:
+    chosen: list[tuple[str, str | None]] = []
+    for name in wanted.scores if wanted.scores is not None else [*known, *computed]:
         if name in by_column:
             chosen.append((by_column[name], name))
-        elif name in known:
-            chosen.append((name, known[name]))
-        elif name in computed:
-            chosen.append((name, None))
+        elif name in known or name in computed:
+            chosen.append((name, known.get(name)))
         else:
             there = [*by_column, *computed]
             raise InputError(f'There is no score "{name}".{nearest(name, there)} There are: {listed(there)}.')
-    model = tuple(dict.fromkeys(need for metric in metrics for need in MODEL_ROWS.get(metric.name, ())))
+    quantities = [what for metric in metrics if not metric.uses_score for what in metric.quantities]
     return Prepare(
         scores=tuple(dict.fromkeys(chosen)),
         error=plan.single.get("error"),
         loss=plan.single.get("loss"),
-        model=model,
+        model=tuple(what for what in dict.fromkeys(quantities) if what not in ("accuracy", "error")),
         plan=plan,
         options=options,
-        cluster=cluster,
-        group=group,
+        cluster=wanted.cluster,
+        group=wanted.group,
         logits_match=None if pred is None or pred.logits is None else pred.logits_match,
     )
 
@@ -298,11 +359,11 @@ def _missing(column: pa.ChunkedArray) -> NDArray[np.bool_] | None:
 
     if column.null_count:
         wrong = column.is_null(nan_is_null=True)
-        if _is_text(column.type):
+        if is_text(column.type):
             wrong = pc.or_(wrong, pc.fill_null(pc.equal(column, pa.scalar("", type=column.type)), False))
     elif pa.types.is_floating(column.type):
         wrong = pc.is_nan(column)
-    elif _is_text(column.type):
+    elif is_text(column.type):
         wrong = pc.equal(column, pa.scalar("", type=column.type))
     else:
         return None
@@ -312,7 +373,7 @@ def _missing(column: pa.ChunkedArray) -> NDArray[np.bool_] | None:
 
 def group_names(column: pa.ChunkedArray) -> tuple[list[str], NDArray[np.int64]]:
     """Distinct groups as texts, the same as in memory, and which of them each row holds."""
-    encoded = _encoded(_plain("by", column))
+    encoded = _encoded(plain_column("by", column))
     values = encoded.dictionary.to_numpy(zero_copy_only=False)
     names = [str(value) for value in (values.astype(np.str_) if values.dtype.kind in "UTO" else values)]
     index = encoded.indices.to_numpy().astype(np.int64)
@@ -337,7 +398,7 @@ def keys_of(column: pa.ChunkedArray) -> tuple[NDArray[np.int64], NDArray[np.int6
     if pa.types.is_integer(column.type) and not pa.types.is_uint64(column.type):
         first = column.to_numpy().astype(np.int64)
         return first, np.zeros(len(first), dtype=np.int64)
-    encoded = _encoded(_plain("cluster", column))
+    encoded = _encoded(plain_column("cluster", column))
     texts = encoded.dictionary.to_pylist()
     digests = b"".join(hashlib.blake2b(str(text).encode(), digest_size=16).digest() for text in texts)
     both = np.frombuffer(digests, dtype=np.int64).reshape(-1, 2)[encoded.indices.to_numpy()]

@@ -1,22 +1,26 @@
-"""Pass 1: how many rows fall where, what is wrong with them, and the sums behind the model's own metrics."""
+"""First looks: some rows to plan with; then pass 1: where rows fall, what is wrong with them, sums for the model."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from uqeval._check import Float, Int
-from uqeval._errors import InputError
+from uqeval._errors import InputError, collected
 from uqeval.distributed.engines.protocol import Place, State
-from uqeval.distributed.plan.columns import Bad, Prepare, Rows, group_names, shifted
+from uqeval.distributed.plan.columns import CLUSTER, ERROR, LOSS, Bad, Prepare, Rows, group_names, score_of, shifted
 from uqeval.distributed.plan.edges import Axis
+from uqeval.inputs.columns import Columns, Plan
+from uqeval.inputs.frame import predictions_from_arrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["CLUSTER_BUCKETS", "ECE_BINS", "MOST_GROUPS", "Count", "Draw", "cluster_bucket", "merge"]
+__all__ = ["CLUSTER_BUCKETS", "ECE_BINS", "MOST_GROUPS", "Count", "Draw", "FirstRows", "TryRows", "cluster_bucket"]
+__all__ += ["merge", "of_a_row"]
 
 CLUSTER_BUCKETS = 4096  # that are counted; as few as will do are shuffled
 ECE_BINS = 15
@@ -28,6 +32,48 @@ def cluster_bucket(k0: Int, k1: Int) -> Int:
     """A bucket for each cluster, spread by multiplying with odd constants."""
     mixed = (k0.view(np.uint64) ^ (k1.view(np.uint64) >> np.uint64(7))) * np.uint64(0x9E3779B97F4A7C15)
     return (mixed >> np.uint64(52)).astype(np.int64)  # 12 bits: CLUSTER_BUCKETS
+
+
+@dataclass(frozen=True)
+class FirstRows:
+    """Some rows as they are."""
+
+    columns: tuple[str, ...]
+
+    def __call__(self, table: pa.Table) -> pa.Table:
+        return table.select(list(self.columns))
+
+
+@dataclass(frozen=True)
+class TryRows:
+    """Whether the rows can be used: an error that names the file and the row in it."""
+
+    plan: Plan
+    options: Columns
+    parts: tuple[str, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(self.plan.needed)
+
+    def __call__(self, table: pa.Table, place: Place) -> State:
+        import pyarrow as pa
+
+        if len(table) == 1:
+            table = pa.concat_tables([table, table])
+        if len(table):
+            try:
+                with collected():
+                    predictions_from_arrow({name: table.column(name) for name in self.columns}, self.plan, self.options)
+            except InputError as error:
+                if of_a_row(error):
+                    raise InputError(f"{self.parts[place.part]}: {shifted(error, place.row)}") from None
+        return {}
+
+
+def of_a_row(error: InputError) -> bool:
+    """Whether a message speaks of a certain row."""
+    return re.search(r"\brow \d", str(error)) is not None
 
 
 @dataclass(frozen=True)
@@ -48,7 +94,8 @@ class Draw:
             rows = bare(table)
         except InputError:  # counting says which row of which file it is
             rows = bare(table.slice(0, 0))
-        return pa.table({name: x.astype(np.float64) for name, x in rows.items() if name[0] in "sd"})
+        ranked = {LOSS, *(score_of(k) for k in range(len(bare.scores)))}
+        return pa.table({name: x.astype(np.float64) for name, x in rows.items() if name in ranked})
 
 
 @dataclass(frozen=True)
@@ -78,14 +125,14 @@ class Count:
         state: State = {"rows": n, "bad": bad}
         if bad:
             return state
-        bits = rows.get("e")
+        bits = rows.get(ERROR)
         e = np.zeros(n, dtype=np.int64) if bits is None else bits.astype(np.int64)
         state["wrong"] = int(e.sum())
-        cd = self.loss.codes(rows["d"]).astype(np.int64) if "d" in rows else 0
+        cd = self.loss.codes(rows[LOSS]).astype(np.int64) if LOSS in rows else 0
         n_loss = self.loss.n_codes
         low, high, infinite = [], [], []
         for k, axis in enumerate(self.scores):
-            s = rows[f"s{k}"]
+            s = rows[score_of(k)]
             cell = axis.codes(s).astype(np.int64)
             cell *= n_loss
             cell += cd
@@ -98,7 +145,9 @@ class Count:
         state |= {"low": np.array(low), "high": np.array(high), "infinite": np.array(infinite, dtype=np.int64)}
         self._model(state, rows, e)
         if self.prepare.cluster is not None:
-            state["clusters"] = np.bincount(cluster_bucket(rows["k0"], rows["k1"]), minlength=CLUSTER_BUCKETS)
+            state["clusters"] = np.bincount(
+                cluster_bucket(*(rows[name] for name in CLUSTER)), minlength=CLUSTER_BUCKETS
+            )
         if self.prepare.group is not None:
             state["groups"] = _count_groups(table.column(self.prepare.group))
         return state

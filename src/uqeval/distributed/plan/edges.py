@@ -14,8 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uqeval._check import Float, Int
+from uqeval._errors import InputError
 
-__all__ = ["Axis", "Grid", "choose_edges", "shares_sizes", "split_edges"]
+__all__ = ["Axis", "Grid", "RowsChanged", "changed", "choose_edges", "ride", "shares_sizes", "split_edges"]
+__all__ += ["total_and_squares"]
 
 Codes = NDArray[np.uint16]
 _CELLS = 1 << 16
@@ -159,6 +161,33 @@ class Grid:
         found: NDArray[np.bool_] = 16 * counts * (len(self.score.edges) + 1) <= self.n
         found[::2] = False
         return found
+
+
+class RowsChanged(InputError):
+    """A bin came back with other rows than were counted: the data changed, or rows were lost or doubled."""
+
+
+def changed(what: str, found: int, expected: int) -> RowsChanged:
+    """The error that says so."""
+    return RowsChanged(
+        f"{what} came back with {found:,} rows, but {expected:,} were counted. The data changed while it was read, or "
+        f"the engine lost or doubled rows. No result is given; run it again on data that stays as it is."
+    )
+
+
+def ride(bucket: Int, riding: NDArray[np.bool_], buckets: int) -> Int:
+    """Rows without a bucket of their own are dealt out in turn."""
+    count = int(riding.sum())
+    bucket[riding] = np.arange(count) % buckets
+    return bucket
+
+
+# ---- exact sums -------------------------------------------------------------------------------------------------
+
+
+def total_and_squares(x: Int) -> tuple[int, int]:
+    """Σx and Σx², exact."""
+    return (int(x.sum()), _squares(x)) if len(x) else (0, 0)
 
 
 def shares_sizes(x: Int, sizes: Int) -> list[tuple[int, int, int, int]]:

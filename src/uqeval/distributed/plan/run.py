@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,12 +16,20 @@ import numpy as np
 from uqeval._check import nearest
 from uqeval._errors import InputError, notify
 from uqeval.distributed.engines.protocol import Engine, Folded, Input, Place, Shuffled, State
-from uqeval.distributed.plan.columns import MODEL_ROWS, Prepare, find_rows
-from uqeval.distributed.plan.count import Count, Draw, merge
-from uqeval.distributed.plan.edges import Axis, Grid, choose_edges, split_edges
-from uqeval.distributed.plan.estimates import AREAS
-from uqeval.distributed.plan.first_look import Look
-from uqeval.distributed.plan.stages import FinishLoss, FinishScore, RouteLoss, RouteScore, RowsChanged
+from uqeval.distributed.plan.by_loss import FinishLoss, RouteLoss
+from uqeval.distributed.plan.by_score import FinishScore, RouteScore
+from uqeval.distributed.plan.columns import (
+    ERROR,
+    LOSS,
+    LOSS_BIN,
+    Prepare,
+    Wanted,
+    find_rows,
+    pairs_of,
+    score_of,
+)
+from uqeval.distributed.plan.count import Count, Draw, FirstRows, TryRows, merge, of_a_row
+from uqeval.distributed.plan.edges import Axis, Grid, RowsChanged, choose_edges, split_edges
 from uqeval.distributed.plan.tallies import (
     ScoreSums,
     add_point_pairs,
@@ -31,19 +39,18 @@ from uqeval.distributed.plan.tallies import (
     sum_score,
 )
 from uqeval.distributed.result import Summary, Timed
-from uqeval.evaluation.table import Table
-from uqeval.inputs.columns import Columns, listed
-from uqeval.inputs.frame import predictions_from_arrow
+from uqeval.evaluation.row_data import RowData
+from uqeval.inputs.columns import listed
 from uqeval.metrics.registry import REGISTRY, Metric, get_metric
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["SUPPORTED", "Request", "Run"]
+__all__ = ["STREAMED", "Request", "Run"]
 
-RANKED = ("uq_auc", "uq_c_index", *AREAS)
-SUPPORTED = (*RANKED, *MODEL_ROWS)
+STREAMED = [metric for metric in REGISTRY.values() if metric.streams]
 _SAMPLE = 200_000
+_FIRST = 1000  # rows to plan with
 _ROUNDS = 3  # of cutting bins that are too large
 _MOST_BINS = 1024  # of an axis, from the sample
 _MOST_EDGES = 4096  # the grid grows with their square
@@ -53,13 +60,24 @@ _MOST_EDGES = 4096  # the grid grows with their square
 class Request:
     """What is asked for; `bins` and `edges` (score by score, the loss last) only for tests of the balance."""
 
-    score: str | list[str] | None = None
+    wanted: Wanted
     metrics: list[str] | None = None
-    columns: Columns = field(default_factory=Columns)
-    cluster: str | None = None
-    group: str | None = None
     bins: int | None = None
     edges: list[Any] | None = None
+
+    def chosen(self) -> list[Metric] | None:
+        """The metrics; None for all that the columns allow."""
+        names = ", ".join(metric.name for metric in STREAMED)
+        chosen = None if self.metrics is None else list(dict.fromkeys(map(get_metric, self.metrics)))
+        for metric in chosen or []:
+            if not metric.streams:
+                raise InputError(
+                    f"{metric.name} cannot be computed piece by piece.{nearest(metric.name, names.split(', '))} "
+                    f"Engines know {names}; uqeval.evaluate does the rest in memory."
+                )
+        if chosen == []:
+            raise InputError(f"`metrics` is empty. Leave it out for all, or pick from {names}.")
+        return chosen
 
 
 @dataclass(frozen=True)
@@ -122,69 +140,19 @@ class Run:
     # ---- what is asked for ----
 
     def _prepare(self) -> tuple[list[Metric], Prepare]:
-        request, names = self.request, list(self.engine.schema().names)
-        given = request.metrics
-        chosen = None if given is None else list(dict.fromkeys(map(get_metric, given)))
-        for metric in chosen or []:
-            if metric.name not in SUPPORTED:
-                raise InputError(
-                    f"{metric.name} cannot be computed piece by piece.{nearest(metric.name, SUPPORTED)} "
-                    f"Engines know {', '.join(SUPPORTED)}; uqeval.evaluate does the rest in memory."
-                )
-        if chosen == []:
-            raise InputError(f"`metrics` is empty. Leave it out for all, or pick from {', '.join(SUPPORTED)}.")
-        weight = request.columns.weight
-        if weight is not None and weight in names:
-            raise InputError(
-                f"There is a column of weights (`{weight}`), which the engines do not know. Pass weight=None to ignore "
-                f"it, or use uqeval.evaluate on data that fits in memory."
-            )
-        look = Look(self.engine, names, request.columns, request.score, request.cluster, request.group)
-        first = look.rows()
+        chosen, names, wanted = self.request.chosen(), list(self.engine.schema().names), self.request.wanted
+        first = self.engine.sample(FirstRows(wanted.columns(names)), _FIRST)
+        if len(first) < 2:
+            raise InputError("There are fewer than 2 rows. Ranking needs at least 2.")
         try:
-            return self._planned(chosen, names, first)
+            return planned(chosen, names, wanted, first)
         except InputError as error:
-            raise look.located(error) from None
-
-    def _planned(self, chosen: list[Metric] | None, names: list[str], first: pa.Table) -> tuple[list[Metric], Prepare]:
-        request = self.request
-        found = find_rows(names, request.columns, request.score, chosen or [], request.cluster, request.group, first)
-        if not found.scores:
-            raise InputError("No score to evaluate. Name score columns, or give probabilities or logits.")
-        can = self._can(found, first)
-        if chosen is None:
-            chosen = [REGISTRY[name] for name in SUPPORTED if can[name]]
-            if not any(metric.uses_score for metric in chosen):
-                raise InputError("No metric can rank a score here. Give `error` or `loss`, or label and prob_*.")
-            if not can["aurc"]:
-                notify("no 0/1 errors: AURC and its relatives are left out (uqeval.evaluate takes them of a loss)")
-            found = find_rows(names, request.columns, request.score, chosen, request.cluster, request.group, first)
-        for metric in chosen:
-            if not can[metric.name]:
-                raise InputError(
-                    f"{metric.name} needs {', '.join(metric.needs)}, which the columns ({listed(names)}) do not give."
-                )
-        asked = {metric.name for metric in chosen}
-        return chosen, replace(found, wants_error=can["accuracy"], wants_loss="uq_c_index" in asked)
-
-    @staticmethod
-    def _can(found: Prepare, first: pa.Table) -> dict[str, bool]:
-        """Which metrics the columns allow. Unlike in memory, AURC and relatives need errors, not a loss."""
-        modelled = any(part in found.plan.tables for part in ("prob", "logit")) or bool(found.plan.members)
-        if not modelled:
-            have = {"error": found.error is not None, "loss": found.loss is not None, "score": True}
-            return {name: all(have.get(need, False) for need in REGISTRY[name].needs) for name in SUPPORTED}
-        columns = {name: first.column(name) for name in found.plan.needed}
-        table = Table(predictions_from_arrow(columns, found.plan, found.options))
-        can = {name: table.missing(REGISTRY[name]) == () for name in SUPPORTED}
-        return {
-            name: ok and ("error" not in REGISTRY[name].needs or table.error is not None) for name, ok in can.items()
-        }
+            raise located(self.engine, wanted, error) from None
 
     # ---- pass 0 and 1 ----
 
     def _edges(self) -> dict[str, Axis]:
-        columns = [f"s{k}" for k in range(len(self.names))] + ["d"] * self.prepare.wants_loss
+        columns = [score_of(k) for k in range(len(self.names))] + [LOSS] * self.prepare.wants_loss
         if self.request.edges is not None:
             given = [np.unique(np.asarray(edges, dtype=np.float64) + 0.0) for edges in self.request.edges]
             return {name: Axis(edges) for name, edges in zip(columns, given, strict=False)}
@@ -217,8 +185,8 @@ class Run:
     def _count(self) -> State:
         for attempt in range(_ROUNDS + 1):
             with self.timed("count"):
-                loss = self.axes.get("d", Axis(np.empty(0)))
-                axes = tuple(self.axes[f"s{k}"] for k in range(len(self.names)))
+                loss = self.axes.get(LOSS, Axis(np.empty(0)))
+                axes = tuple(self.axes[score_of(k)] for k in range(len(self.names)))
                 counted = Count(self.prepare, axes, loss, tuple(part.name for part in self.parts))
                 folded = self.engine.fold("count", counted, merge)
             self._check_parts(folded.rows)
@@ -245,8 +213,9 @@ class Run:
     def _too_wide(self) -> list[tuple[str, int, int]]:
         """Intervals that no task can hold, or that would keep all others waiting: (column, code, rows)."""
         found = []
+        grid_of = {score_of(k): grid for k, grid in enumerate(self.grids)}
         for name, axis in self.axes.items():
-            counts = self.grids[0].by_loss if name == "d" else self.grids[int(name[1:])].by_score.sum(axis=1)
+            counts = self.grids[0].by_loss if name == LOSS else grid_of[name].by_score.sum(axis=1)
             fair = 8 * counts.sum() / (len(axis.edges) + 1)
             most = min(self.task_rows, max(fair, 200_000))
             found += [(name, int(code), int(counts[code])) for code in np.flatnonzero(counts > most) if code % 2 == 0]
@@ -320,7 +289,7 @@ class Run:
             f"score {self.names[k]}",
             [Input(RouteScore(prepare, k, grid.score, loss, grid.small, self.moved(k)))],
             len(grid.score.edges) + 1,
-            self.finish_score(k, (f"s{k}", "d", "cd", f"x{k}") if pairs else ()),
+            self.finish_score(k, (score_of(k), LOSS, LOSS_BIN, pairs_of(k)) if pairs else ()),
         )
         counts = grid.by_score.sum(axis=1)
         check_buckets("Bin of the score", done.states, counts, int(counts[grid.small].sum()))
@@ -328,7 +297,7 @@ class Run:
         if not pairs:
             self.release(done.carried)
             return sums
-        keep = (f"s{k}", "d", f"x{k}")
+        keep = (score_of(k), LOSS, pairs_of(k))
         inputs = [Input(RouteLoss(None, k, None, None, grid.loss, None, keep), done.carried)]
         stayed = ~grid.small
         stayed[::2] = False
@@ -339,7 +308,7 @@ class Run:
         self.release(last.carried)
         check_buckets("Bin of the loss", last.states, grid.by_loss)
         for state in last.states:
-            add_sizes(sums.sizes, state.get(f"sizes{k}", []))
+            add_sizes(sums.sizes, state.get(f"sizes {k}", []))
         add_point_pairs(sums, grid)
         if sum(rows for rows, _, _ in sums.sizes.values()) != self.n:
             raise RowsChanged("Rows were lost between the two shuffles. No result is given.")
@@ -348,7 +317,7 @@ class Run:
     def moved(self, k: int) -> tuple[str, ...]:
         """Columns of the first shuffle."""
         prepare = self.prepare
-        return (f"s{k}", *(["e"] * prepare.wants_error), *(["d", "cd"] * prepare.wants_loss))
+        return (score_of(k), *([ERROR] * prepare.wants_error), *([LOSS, LOSS_BIN] * prepare.wants_loss))
 
     def finish_score(self, k: int, carry: tuple[str, ...], every: bool = False) -> FinishScore:
         """The finish of score bins; `every` row is carried where clusters or a comparison need it."""
@@ -368,3 +337,57 @@ class Run:
             every=every,
             carry=carry,
         )
+
+
+# ---- what is asked for --------------------------------------------------------------------------------------------
+
+
+def planned(
+    chosen: list[Metric] | None, names: list[str], wanted: Wanted, first: pa.Table
+) -> tuple[list[Metric], Prepare]:
+    """The metrics, and what to take from the columns; `first` are some rows to try it on."""
+    prepare = find_rows(names, wanted, chosen or [], first)
+    if not prepare.scores:
+        raise InputError("No score to evaluate. Name score columns, or give probabilities or logits.")
+    can = _allowed(prepare, first)
+    if chosen is None:
+        chosen = [metric for metric in STREAMED if metric in can]
+        if not any(metric.uses_score for metric in chosen):
+            raise InputError("No metric can rank a score here. Give `error` or `loss`, or label and prob_*.")
+        if REGISTRY["aurc"] not in can:
+            notify("no 0/1 errors: AURC and its relatives are left out (uqeval.evaluate takes them of a loss)")
+        prepare = find_rows(names, wanted, chosen, first)
+    for metric in chosen:
+        if metric not in can:
+            raise InputError(
+                f"{metric.name} needs {', '.join(metric.needs)}, which the columns ({listed(names)}) do not give."
+            )
+    return chosen, replace(
+        prepare, wants_error=REGISTRY["accuracy"] in can, wants_loss=any(m.tally == "pairs" for m in chosen)
+    )
+
+
+def _allowed(prepare: Prepare, first: pa.Table) -> list[Metric]:
+    """The metrics that the columns allow. Unlike in memory, AURC and relatives need errors, not a loss."""
+    if not prepare.modelled:
+        have = {"error": prepare.error is not None, "loss": prepare.loss is not None, "score": True}
+        return [metric for metric in STREAMED if all(have.get(need, False) for need in metric.needs)]
+    data = RowData.of(prepare.predictions(first))
+    return [m for m in STREAMED if not data.missing(m) and ("error" not in m.needs or data.error is not None)]
+
+
+def _neither(a: State, b: State) -> State:
+    return {}
+
+
+def located(engine: Engine, wanted: Wanted, error: InputError) -> InputError:
+    """The same error with the file and the row in it, where it is about a row."""
+    if not of_a_row(error):
+        return error
+    plan, options = wanted.planned(list(engine.schema().names))
+    parts = tuple(part.name for part in engine.parts())
+    try:
+        engine.fold("check", TryRows(plan, options, parts), _neither)
+    except InputError as found:
+        return found
+    return error

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from uqeval.distributed.engines.protocol import Finished, Input, State
-from uqeval.distributed.plan.edges import Axis
+from uqeval.distributed.plan.by_score import RouteScore
+from uqeval.distributed.plan.columns import columns_of, score_of
+from uqeval.distributed.plan.edges import Axis, changed
 from uqeval.distributed.plan.run import Run
-from uqeval.distributed.plan.stages import RouteScore, changed, columns_of
 from uqeval.inference.paired import rank_alike
 from uqeval.inference.sample import Sample
 
@@ -34,26 +35,26 @@ class FinishAlike:
 
     def __call__(self, bucket: int, table: pa.Table) -> Finished:
         rows = {name: column.astype(np.float64) for name, column in columns_of(table).items()}
-        s = rows[f"s{self.k}"]
+        s = rows[score_of(self.k)]
         codes = self.axis.codes(s)
         inside = codes == 2 * bucket
         order = np.argsort(codes, kind="stable")
         first = np.flatnonzero(np.diff(codes[order].astype(np.int64), prepend=-1))
         state: State = {"bucket": bucket, "rows": len(s), "codes": codes[order][first]}
         for other in self.others:
-            x = rows[f"s{other}"]
+            x = rows[score_of(other)]
             target = np.zeros(int(inside.sum()))
-            state[f"alike{other}"] = not len(target) or rank_alike(
-                Sample(np.ascontiguousarray(s[inside]), target), Sample(np.ascontiguousarray(x[inside]), target)
+            state[f"alike {other}"] = not len(target) or rank_alike(
+                *(Sample.of(np.ascontiguousarray(side[inside]), target) for side in (s, x))
             )
-            state[f"range{other}"] = np.stack([f.reduceat(x[order], first) for f in (np.minimum, np.maximum)], axis=1)
+            state[f"range {other}"] = np.stack([f.reduceat(x[order], first) for f in (np.minimum, np.maximum)], axis=1)
         return Finished(state)
 
 
 def rank_alike_with(run: Run, k: int, others: list[int]) -> list[bool]:
     """Whether each of the other scores of a run ranks all rows as score `k` does."""
     axis = run.grids[k].score
-    keep = tuple(f"s{j}" for j in (k, *dict.fromkeys(others)))
+    keep = tuple(score_of(j) for j in (k, *dict.fromkeys(others)))
     rides = np.ones(axis.n_codes, dtype=np.bool_)
     done = run.shuffle(
         f"ranks, {run.names[k]}",
@@ -71,9 +72,9 @@ def _rises(states: list[State], other: int) -> bool:
     """One value in each point bin, and more from bin to bin."""
     spans: dict[int, tuple[float, float]] = {}
     for state in states:
-        if not state[f"alike{other}"]:
+        if not state[f"alike {other}"]:
             return False
-        for code, (low, high) in zip(state["codes"].tolist(), state[f"range{other}"].tolist(), strict=True):
+        for code, (low, high) in zip(state["codes"].tolist(), state[f"range {other}"].tolist(), strict=True):
             before = spans.get(code, (low, high))
             spans[code] = (min(before[0], low), max(before[1], high))
     found = [spans[code] for code in sorted(spans)]

@@ -1,23 +1,45 @@
-"""What all bins of a score add up to, and the checks that no bin is missing, doubled or of another size."""
+"""What all bins of a score add up to: the checks that no bin is missing, doubled or of another size; then tallies.
+
+From here on the numbers are those of rows in memory: `inference.intervals` and `inference.paired` make the rest.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
 from uqeval._check import Float, Int
 from uqeval.distributed.engines.protocol import State
-from uqeval.distributed.plan.areas import Area, area_of_point
-from uqeval.distributed.plan.edges import Grid
-from uqeval.distributed.plan.stages import RowsChanged, area_from, changed
-from uqeval.kernels import AucSums, ConcordanceSums
-from uqeval.kernels._types import alike_sums
+from uqeval.distributed.plan.by_score import Area, area_of_point, harmonic
+from uqeval.distributed.plan.count import ECE_BINS
+from uqeval.distributed.plan.edges import Grid, RowsChanged, changed
+from uqeval.inference.influence import best_slope
+from uqeval.inference.tally import (
+    NAN,
+    AreaTally,
+    AucTally,
+    Cells,
+    EceTally,
+    Held,
+    Mass,
+    MeanTally,
+    PairTally,
+    Sizes,
+    Spread,
+)
+from uqeval.kernels import ConcordanceSums, alike_sums
+from uqeval.metrics.calibration import Bins, l1
+from uqeval.metrics.registry import Metric
+from uqeval.metrics.selective import Areas
 
-__all__ = ["ScoreSums", "check_buckets", "point_values", "sum_score"]
+__all__ = ["Clustered", "ScoreSums", "Terms", "add_point_pairs", "add_sizes", "calibration_cells", "check_buckets"]
+__all__ += ["ece_bins", "model_tally", "point_values", "ranking_tally", "row_terms", "sizes_of", "sum_score"]
 
 
 @dataclass
@@ -28,9 +50,11 @@ class ScoreSums:
     wrong: int
     constant: bool
     ties2: int = 0  # Σ t² over groups of tied scores
-    auc: AucSums | None = None
+    credit2: int = 0  # of UQ-AUC, over the wrong rows …
+    wrong_squares: int = 0  # … and its squares over the wrong rows and over the right rows
+    right_squares: int = 0
     above2: int = 0  # Σ over wrong rows of (2·rows above)², ties half
-    areas: dict[int, Area] = field(default_factory=dict)  # by score code
+    bins: dict[int, Area] = field(default_factory=dict)  # by score code
     sizes: dict[int, list[int]] = field(default_factory=dict)  # rows tied in the loss → rows, Σ credit2, Σ credit2²
 
     @property
@@ -42,23 +66,24 @@ class ScoreSums:
         return (self.ties2 - self.n) / (self.n * (self.n - 1))
 
     @cached_property
-    def aurc(self) -> float:
-        return math.fsum(area.risk for area in self.areas.values()) / self.n
+    def areas(self) -> Areas:
+        """Of 0/1 errors; the excess is exactly 0 where every wrong row lies above every right one."""
+        n, wrong, right = self.n, self.wrong, self.right
+        aurc = math.fsum(area.risk for area in self.bins.values()) / n
+        best = (wrong - right * harmonic(right, n)) / n if right else 1.0  # the oracle accepts all right rows first
+        excess = 0.0 if self.credit2 == 2 * wrong * right else aurc - best
+        span = wrong / n - best if wrong and right else 0.0
+        augrc = (2 * wrong * right - self.credit2 + wrong * wrong) / (2 * n * n)
+        return Areas(aurc, excess, span, augrc, self.credit2 / (2 * n * n))
 
     @cached_property
     def centres(self) -> dict[int, float]:
         """For each code what `own` exceeds the influence on AURC by: AURC plus the risks that later bins add."""
         found, later = {}, 0.0
-        for code in sorted(self.areas, reverse=True):
-            found[code] = later + self.aurc
-            later += self.areas[code].risk_per_row
+        for code in sorted(self.bins, reverse=True):
+            found[code] = later + self.areas.aurc
+            later += self.bins[code].risk_per_row
         return found
-
-    def aurc_squares(self, shift_right: float, shift_wrong: float) -> tuple[float, float]:
-        """Σ (influence on AURC + shift)² over the right rows, and over the wrong rows."""
-        right = math.fsum(a.right.about(self.centres[code] - shift_right) for code, a in self.areas.items())
-        wrong = math.fsum(a.wrong.about(self.centres[code] - shift_wrong) for code, a in self.areas.items())
-        return right, wrong
 
     @cached_property
     def comparable(self) -> int:
@@ -66,15 +91,11 @@ class ScoreSums:
         return sum(rows * (self.n - size) for size, (rows, _, _) in self.sizes.items())
 
     @cached_property
-    def credit2(self) -> int:
-        return sum(one for _, one, _ in self.sizes.values())
-
-    @cached_property
     def concordance(self) -> ConcordanceSums:
         """As `kernels.concordance_sums`, but from integers up to the last division."""
-        n, total2, total = self.n, self.credit2, self.comparable
+        n, total2, total = self.n, sum(one for _, one, _ in self.sizes.values()), self.comparable
         if total == 0 or total <= 2 * (n - min(self.sizes)):
-            return ConcordanceSums(total2, total, float("nan"), float("nan"))
+            return ConcordanceSums(total2, total, NAN, NAN)
         if len(self.sizes) == 1:
             return alike_sums(n, total2, total, next(iter(self.sizes.values()))[2])
         once, twice = [], []
@@ -84,6 +105,9 @@ class ScoreSums:
             once.append((total2 * m * rows - total * one) / left)
             twice.append(((total2 * m) ** 2 * rows - 2 * total2 * m * total * one + total**2 * two) / left**2)
         return ConcordanceSums(total2, total, math.fsum(once), math.fsum(twice))
+
+
+# ---- bins → sums ------------------------------------------------------------------------------------------------
 
 
 def check_buckets(what: str, states: Iterable[State], counts: Int, riders: int = 0) -> None:
@@ -103,54 +127,66 @@ def check_buckets(what: str, states: Iterable[State], counts: Int, riders: int =
         raise changed(f"The point bins beside {what.lower()}", rode, riders)
 
 
-def point_values(grid: Grid) -> tuple[Int, Float]:
-    """For rows of score point bins: twice the credit of UQ-AUC and `own` of AURC, of a right and of a wrong row."""
-    credit, own = np.zeros(grid.by_score.shape, dtype=np.int64), np.zeros(grid.by_score.shape)
-    for code, right, wrong, before, wrong_before in _points(grid):
-        credit[code] = 2 * (grid.wrong - wrong_before - wrong) + wrong, 2 * (before - wrong_before) + right
-        area = area_of_point(right, wrong, before, wrong_before, grid.n)
-        own[code] = area.right.mean, area.wrong.mean
-    return credit, own
+class _Point(NamedTuple):
+    """A score point bin with rows: code, rows, twice the credit of a right and of a wrong row, rows before, area."""
+
+    code: int
+    right: int
+    wrong: int
+    right_credit: int
+    wrong_credit: int
+    before: int
+    area: Area
 
 
-def _points(grid: Grid) -> Iterable[tuple[int, int, int, int, int]]:
-    """Code, right and wrong rows, rows before, wrong rows before, of each score point bin with rows."""
+def _points(grid: Grid) -> Iterable[_Point]:
     for code in range(1, len(grid.by_score), 2):
         right, wrong = (int(x) for x in grid.by_score[code])
         if right + wrong:
             right_before, wrong_before = (int(x) for x in grid.before[code])
-            yield code, right, wrong, right_before + wrong_before, wrong_before
+            before = right_before + wrong_before
+            credits = 2 * (grid.wrong - wrong_before - wrong) + wrong, 2 * right_before + right
+            area = area_of_point(right, wrong, before, wrong_before, grid.n)
+            yield _Point(code, right, wrong, *credits, before, area)
+
+
+def point_values(grid: Grid) -> tuple[Int, Float]:
+    """For rows of score point bins: twice the credit of UQ-AUC and `own` of AURC, of a right and of a wrong row."""
+    credit, own = np.zeros(grid.by_score.shape, dtype=np.int64), np.zeros(grid.by_score.shape)
+    for point in _points(grid):
+        credit[point.code] = point.right_credit, point.wrong_credit
+        own[point.code] = point.area.right.mean, point.area.wrong.mean
+    return credit, own
 
 
 def sum_score(grid: Grid, states: list[State], constant: bool, ranks: bool) -> ScoreSums:
     """Point bins from the grid, intervals from what shuffle 1 gave (already checked)."""
     sums = ScoreSums(grid.n, grid.wrong, constant)
-    credit2 = wrong2 = right2 = 0
-    for code, right, wrong, before, wrong_before in _points(grid):
-        sums.ties2 += (right + wrong) ** 2
+    for point in _points(grid):
+        rows = point.right + point.wrong
+        sums.ties2 += rows**2
         if ranks:
-            of_right = 2 * (grid.wrong - wrong_before - wrong) + wrong
-            of_wrong = 2 * (before - wrong_before) + right
-            credit2 += wrong * of_wrong
-            wrong2, right2 = wrong2 + wrong * of_wrong**2, right2 + right * of_right**2
-            sums.above2 += wrong * (2 * (grid.n - before) - right - wrong) ** 2
-            sums.areas[code] = area_of_point(right, wrong, before, wrong_before, grid.n)
+            sums.credit2 += point.wrong * point.wrong_credit
+            sums.wrong_squares += point.wrong * point.wrong_credit**2
+            sums.right_squares += point.right * point.right_credit**2
+            sums.above2 += point.wrong * (2 * (grid.n - point.before) - rows) ** 2
+            sums.bins[point.code] = point.area
     for state in states:
         if not state["rows"]:
             continue
         sums.ties2 += state["ties2"]
         if ranks:
-            parts = state["auc"]
-            credit2, wrong2, right2 = credit2 + parts[0], wrong2 + parts[1], right2 + parts[2]
+            credit2, wrong2, right2 = state["auc"]
+            sums.credit2, sums.wrong_squares = sums.credit2 + credit2, sums.wrong_squares + wrong2
+            sums.right_squares += right2
             sums.above2 += state["above2"]
-            sums.areas[2 * int(state["bucket"])] = area_from(state)
+            sums.bins[2 * int(state["bucket"])] = Area.unpacked(state["area"])
         add_sizes(sums.sizes, state.get("sizes", []))
-    if ranks:
-        sums.auc = AucSums(grid.wrong, credit2, wrong2, right2)
     return sums
 
 
 def add_sizes(sizes: dict[int, list[int]], found: Iterable[Iterable[int]]) -> None:
+    """Adds (rows tied in the loss, rows, Σ credit2, Σ credit2²)."""
     for size, rows, one, two in found:
         entry = sizes.setdefault(int(size), [0, 0, 0])
         entry[0], entry[1], entry[2] = entry[0] + rows, entry[1] + one, entry[2] + two
@@ -162,3 +198,134 @@ def add_point_pairs(sums: ScoreSums, grid: Grid) -> None:
     for i, j in zip(*(2 * place + 1 for place in np.nonzero(grid.rows[1::2, 1::2])), strict=True):
         rows, x = int(grid.rows[i, j]), int(counts[i, j])
         add_sizes(sums.sizes, [(int(grid.by_loss[j]), rows, rows * x, rows * x * x)])
+
+
+# ---- sums → tallies ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Clustered:
+    """What the shuffle by cluster gives: the clusters, the rows of the largest, and by metric the spread of their sums.
+
+    Of pairs: of the values without each cluster; of the others: of the influence values of each cluster.
+    """
+
+    held: Held
+    largest: int
+    spread: dict[str, Spread]
+
+
+def sizes_of(n: int, wrong: int, clustered: Clustered | None, binary: bool) -> Sizes:
+    """Rows of equal weight."""
+    right, bad = (Mass(rows, float(rows), float(rows)) for rows in (n - wrong, wrong))
+    if clustered is None:
+        return Sizes(right, bad, bad, binary=binary)
+    return Sizes(right, bad, bad, clustered.held, float(clustered.largest), binary=binary)
+
+
+def ranking_tally(metric: Metric, sums: ScoreSums, clustered: Clustered | None) -> AucTally | PairTally | AreaTally:
+    """Of one score."""
+    sizes = sizes_of(sums.n, sums.wrong, clustered, metric.tally != "pairs")
+    unknown = Spread(sums.n if clustered is None else clustered.held.all, NAN, NAN)
+    of_clusters = None if clustered is None else clustered.spread.get(metric.name, unknown)
+    if metric.tally == "auc":
+        squares = (sums.wrong_squares, sums.right_squares)
+        return AucTally(sizes, sums.constant, sums.credit2, sums.wrong * sums.right, *squares, left=of_clusters)
+    if metric.tally == "pairs":
+        found, n = sums.concordance, sums.n
+        left = Spread(n, found.shift / n, max(0.0, found.shift2 - found.shift**2 / n)) if found.shift2 >= 0 else unknown
+        left = left if of_clusters is None else of_clusters
+        return PairTally(sizes, sums.constant, found.credit2, found.comparable, left)
+    return _area_tally(metric, sums, sizes, None if of_clusters is None else of_clusters.about(0.0))
+
+
+class Terms(NamedTuple):
+    """The influence of a row: own·(influence on AURC) + credit·(twice its credit) + a number by error."""
+
+    own: float
+    credit: Fraction
+    by_error: tuple[Fraction | float, Fraction | float]
+
+
+def row_terms(metric: Metric, sums: ScoreSums) -> Terms:
+    """As `inference.influence.area_influence`, where errors are 0/1: only two parts differ from row to row."""
+    assert metric.formula is not None
+    n, wrong, slopes = sums.n, sums.wrong, metric.formula.slopes(sums.areas)
+    if slopes.augrc:
+        twice = Fraction(2 * wrong * sums.right - sums.credit2 + wrong * wrong, n * n)  # 2·AUGRC
+        return Terms(0.0, Fraction(-1, 2 * n), (Fraction(wrong, n) - twice, 1 - twice))
+    if slopes.h_auc:
+        twice = Fraction(sums.credit2, n * n)
+        return Terms(0.0, Fraction(1, 2 * n), (-twice, -twice))
+    rate = wrong / n
+    per = metric.formula.per(sums.areas)
+    per_error = (slopes.span - (slopes.excess + slopes.span) * best_slope(rate)) / per
+    return Terms((slopes.aurc + slopes.excess) / per, Fraction(0), (per_error * (0 - rate), per_error * (1 - rate)))
+
+
+def _area_tally(metric: Metric, sums: ScoreSums, sizes: Sizes, clusters2: float | None) -> AreaTally:
+    assert metric.formula is not None
+    n, value = sums.n, float(metric.formula.value(sums.areas))
+    if math.isnan(value) or not sums.wrong:
+        right2 = wrong2 = 0.0
+    else:
+        terms = row_terms(metric, sums)
+        right2, wrong2 = (_squares(terms, sums, side) / n**2 for side in (0, 1))
+    few: dict[str, float] = {}
+    if metric.interval == "gamma" and metric.formula.slopes(sums.areas).aurc:
+        few["contributions2"] = math.fsum(area.later2 for area in sums.bins.values()) / n**2
+        few["largest"] = harmonic(0, n) / n * sizes.largest
+    elif metric.interval == "gamma":
+        few = {"contributions2": sums.above2 / (4 * n**4), "largest": sizes.largest / n}
+    return AreaTally(sizes, value, right2, wrong2, clusters2, **few)
+
+
+def _squares(terms: Terms, sums: ScoreSums, side: int) -> float:
+    """Σ influence² over the right rows (0) or over the wrong ones (1)."""
+    add = terms.by_error[side]
+    if terms.credit:  # rationals: no digit is lost where terms cancel
+        count, squares = ((sums.right, sums.right_squares), (sums.wrong, sums.wrong_squares))[side]
+        return float(count * add**2 + 2 * add * terms.credit * sums.credit2 + terms.credit**2 * squares)
+    shift = float(add) / terms.own
+    spreads = ((sums.centres[code], (area.right, area.wrong)[side]) for code, area in sums.bins.items())
+    return terms.own**2 * math.fsum(spread.about(centre - shift) for centre, spread in spreads)
+
+
+# ---- the model's own metrics ------------------------------------------------------------------------------------
+
+
+def model_tally(metric: Metric, state: State, clustered: Clustered | None) -> MeanTally | EceTally:
+    """From the counts of pass 1."""
+    n, wrong = int(state["rows"]), int(state["wrong"])
+    sizes = sizes_of(n, 0, clustered, False)
+    spread = None if clustered is None else clustered.spread.get(metric.quantities[0], Spread(0, NAN, NAN))
+    clusters2 = None if spread is None else spread.about(0.0)
+    if metric.tally == "ece":
+        bins, some = ece_bins(state)
+        count, gap, squares = state["ece"][some].T
+        sign, plain = np.sign(gap), l1(bins)
+        found = float((sign**2 * squares + count * (sign * gap - plain) ** 2).sum()) / n**2
+        return EceTally(sizes, bins, found, clusters2)
+    if metric.interval == "binomial":
+        return MeanTally(sizes, (n - wrong) / n, wrong * (n - wrong) / n**3, clusters2)
+    if infinite := int(state[f"{metric.name}_infinite"]):
+        return MeanTally(sizes, math.inf, NAN, None if clusters2 is None else NAN, infinite)
+    _, value, squares = (float(x) for x in state[metric.name][0])
+    return MeanTally(sizes, value, squares / n**2, clusters2)
+
+
+def ece_bins(state: State) -> tuple[Bins, Int]:
+    """The bins of confidence that hold rows, and their numbers among all."""
+    some = np.flatnonzero(state["ece"][:, 0])
+    count, gap, squares = state["ece"][some].T
+    with np.errstate(divide="ignore", invalid="ignore"):
+        variance = np.where(count > 1, squares / count**2 * count / (count - 1), 0.0)
+    return Bins(np.empty(0, dtype=np.int64), count / count.sum(), gap, variance), some
+
+
+def calibration_cells(state: State) -> Cells:
+    """The confidences of a bin pooled in cells of equal width."""
+    size, total = state["confidence"]
+    cells, some = np.flatnonzero(size), ece_bins(state)[1]
+    of_bin = np.searchsorted(some, cells // (len(size) // ECE_BINS)).astype(np.int64)
+    return Cells(size[cells].astype(np.int64), total[cells] / size[cells], np.ones(len(cells)), of_bin)

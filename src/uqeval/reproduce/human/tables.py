@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from uqeval._errors import collected
-from uqeval.evaluation.compare import compare
+from uqeval.distributed.compare import compare
 from uqeval.inference.correlations import compare_correlations, pearson
 from uqeval.inputs import Predictions
 from uqeval.reproduce.human.judging import FIRST_ORDER, Reference, read_rows

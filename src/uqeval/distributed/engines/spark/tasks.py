@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from uqeval._errors import InputError
 from uqeval.distributed.engines.local.files import Chunk, Files
 from uqeval.distributed.engines.protocol import Finished, Place, Routed, State, pack, unpack
-from uqeval.distributed.plan.stages import RowsChanged
+from uqeval.distributed.plan.edges import RowsChanged
 
 if TYPE_CHECKING:
     import pyarrow as pa

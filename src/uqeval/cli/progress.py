@@ -1,0 +1,66 @@
+"""How far it is: a bar for each stage on stderr, and a clean end when a signal comes."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+from uqeval._check import Progress as Reporter
+from uqeval.cli.output import stderr
+
+__all__ = ["bars", "status_console"]
+
+
+def status_console(quiet: bool) -> Console:
+    """Stderr, silent where nobody looks."""
+    console = stderr()
+    console.quiet = quiet or not console.is_terminal
+    return console
+
+
+@contextmanager
+def bars(quiet: bool) -> Iterator[Reporter]:
+    """Takes progress(stage, done, total) of the library: a bar for each stage, a line for what has no end yet."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:,.0f} of {task.total:,.0f}"),
+        TimeRemainingColumn(),
+    )
+    console = status_console(quiet)
+    with _ended_by_signal(), Progress(*columns, console=console, transient=True, disable=console.quiet) as progress:
+        tasks: dict[str, Any] = {}
+
+        def report(stage: str, done: int, total: int | None) -> None:
+            if total is None and done == 0:
+                if not quiet:
+                    stderr().print(Text(stage, style="yellow"), soft_wrap=True)
+                return
+            if stage not in tasks:
+                for task in tasks.values():
+                    progress.update(task, visible=False)
+                tasks[stage] = progress.add_task(stage.capitalize())
+            progress.update(tasks[stage], completed=done, total=total)
+
+        yield report
+
+
+@contextmanager
+def _ended_by_signal() -> Iterator[None]:
+    """SIGTERM leaves through `finally`, as Ctrl-C does: workers end, temporary rows go."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    former = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, former)

@@ -1,0 +1,295 @@
+"""Shuffle 1: the rows of a score interval come together, which gives its share of UQ-AUC and of the areas.
+
+Every row carries its pair count: across bins from the grid, with rows of its own score bin from this shuffle, with rows
+of its own loss bin from the next (`by_loss`); no pair is counted twice. Rows in point bins need no kernel. Those of
+large point bins stay where they are; those of small ones, and all where a later stage needs every row, ride along in
+whatever bucket.
+
+The influence of a row on AURC is a part that its bin knows (`own`), less the same number for all rows of the bin, known
+when all bins are done. So sums, means and spreads of `own` are enough for every variance.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from uqeval import kernels
+from uqeval._check import Bit, Float, Int
+from uqeval.distributed.engines.protocol import Finished, Routed, State
+from uqeval.distributed.plan.columns import (
+    ERROR,
+    LOSS,
+    LOSS_BIN,
+    Prepare,
+    Rows,
+    bin_of,
+    columns_of,
+    credit_of,
+    own_of,
+    pairs_of,
+    score_of,
+    table_of,
+    take,
+)
+from uqeval.distributed.plan.edges import Axis, Codes, RowsChanged, changed, ride, shares_sizes, total_and_squares
+from uqeval.inference.tally import Spread
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Area", "FinishScore", "RouteScore", "area_of_point", "harmonic"]
+
+_SERIES = 64  # from here on the asymptotic series are good to the last bit
+
+
+@dataclass(frozen=True)
+class RouteScore:
+    """By the bin of score `k`; `prepare` is None where the rows come from an earlier shuffle."""
+
+    prepare: Prepare | None
+    k: int
+    axis: Axis
+    loss: Axis | None
+    rides: NDArray[np.bool_]  # (codes,): the point bins whose rows ride along
+    keep: tuple[str, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...] | None:
+        return None if self.prepare is None else self.prepare.columns
+
+    def __call__(self, table: pa.Table) -> Routed:
+        if self.prepare is None:
+            rows = columns_of(table)
+        else:
+            rows = self.prepare(table, self.prepare.scores_in(self.keep))
+            if self.loss is not None:
+                rows[LOSS_BIN] = self.loss.codes(rows[LOSS])
+        codes = self.axis.codes(rows[score_of(self.k)])
+        if bin_of(self.k) in self.keep:
+            rows[bin_of(self.k)] = codes
+        rows = {name: rows[name] for name in self.keep}
+        point = (codes & 1).astype(np.bool_)
+        stays = point & ~self.rides[codes]
+        if stays.any():
+            moving = np.flatnonzero(~stays)
+            rows, codes, point = take(rows, moving), codes[moving], point[moving]
+        return Routed(table_of(rows), ride((codes >> 1).astype(np.int64), point, len(self.axis.edges) + 1))
+
+
+def _credit(order: kernels.Order, error: Bit) -> Int:
+    """Twice the credit of each row of a bin inside the bin, in sorted order; `error` is sorted too."""
+    below = np.zeros(len(error) + 1, dtype=np.int64)
+    np.cumsum(error, out=below[1:])
+    half = below[order.start] + below[order.end]  # twice the wrong rows below, ties once
+    result: Int = np.where(error.view(np.bool_), order.start + order.end - half, 2 * below[-1] - half)
+    return result
+
+
+@dataclass(frozen=True)
+class FinishScore:
+    """A score interval: its share of UQ-AUC and AURC, and of the pair counts the part inside the bin."""
+
+    k: int
+    axis: Axis
+    counts: Int  # (codes, 2): right and wrong rows of each score code
+    before: Int  # the same of all lower codes
+    ranks: bool  # UQ-AUC, AURC and relatives are wanted
+    at_point: Int | None = None  # (score codes, loss codes): pair counts of rows in score point bins …
+    across: Int | None = None  # … and across bins, of all rows; None where UQ-C-index is not wanted
+    by_loss: Int | None = None
+    credit: Int | None = None  # (codes, 2): for rows of point bins twice the credit of a right and of a wrong row …
+    own: Float | None = None  # … and their `own` of AURC
+    every: bool = False  # carry every row, not only those whose pair count is not complete
+    carry: tuple[str, ...] = ()
+
+    def __call__(self, bucket: int, table: pa.Table) -> Finished:
+        rows = columns_of(table)
+        s, edges = rows[score_of(self.k)], self.axis.edges
+        own = np.ones(len(s), dtype=np.bool_) if bucket == 0 else s > edges[bucket - 1]
+        if bucket < len(edges):
+            own &= s < edges[bucket]
+        if own.all():
+            return self._bin(bucket, rows)
+        rest = np.flatnonzero(~own)
+        riding = self._riders(take(rows, rest), self.axis.codes(s[rest]))
+        state: State = {"bucket": bucket, "rows": 0}
+        carried = riding
+        if own.any():
+            done = self._bin(bucket, take(rows, np.flatnonzero(own)))
+            state = done.state
+            if done.carried is not None:
+                there = columns_of(done.carried)
+                carried = {name: np.concatenate([there[name], riding[name]]) for name in there}
+        state["riders"] = len(rest)
+        return Finished(state, table_of(carried) if self.carry else None)
+
+    def _riders(self, rows: Rows, codes: Codes) -> Rows:
+        """Rows of point bins: all from the grid."""
+        k, q = self.k, codes.astype(np.int64)
+        if not (q & 1).all():
+            raise RowsChanged(
+                f"A bin of the score got rows of another one ({int((~q & 1).sum())}). No result is given."
+            )
+        if self.at_point is not None:
+            rows[pairs_of(k)] = self.at_point[q, rows[LOSS_BIN]]
+        if self.credit is not None and self.own is not None:
+            e = rows[ERROR].astype(np.int64)
+            rows[credit_of(k)], rows[own_of(k)] = self.credit[q, e], self.own[q, e]
+        if not self.every and LOSS_BIN in rows:  # counted from the grid already
+            rows = take(rows, np.flatnonzero(~rows[LOSS_BIN] & 1))
+        return {name: rows[name] for name in self.carry}
+
+    def _bin(self, bucket: int, rows: Rows) -> Finished:
+        k, code = self.k, 2 * bucket
+        s = np.ascontiguousarray(rows[score_of(k)], dtype=np.float64)
+        expected = int(self.counts[code].sum())
+        if len(s) != expected:
+            raise changed(f"Bin {bucket} of the score", len(s), expected)
+        state: State = {"bucket": bucket, "rows": expected, "riders": 0}
+        out: Rows = {name: rows[name] for name in self.carry if name in rows}
+        order = kernels.order_by(s)
+        state["ties2"] = int((order.end - order.start).sum())
+        if self.ranks:
+            self._ranks(state, out, order, code, rows[ERROR])
+        if self.across is not None and self.by_loss is not None:
+            cd = rows[LOSS_BIN]
+            inside = kernels.pair_counts(s[None], cd.astype(np.float64))[0][0]
+            out[pairs_of(k)] = self.across[code][cd] + inside
+            point = (cd & 1).astype(np.bool_)
+            if point.any():  # final: no comparable row shares the loss
+                state["sizes"] = shares_sizes(out[pairs_of(k)][point], self.by_loss[cd[point]])
+                if not self.every:
+                    out = take(out, np.flatnonzero(~point))
+        return Finished(state, table_of({name: out[name] for name in self.carry}) if self.carry else None)
+
+    def _ranks(self, state: State, out: Rows, order: kernels.Order, code: int, error: Bit) -> None:
+        e = error[order.row]
+        right_before, wrong_before = (int(x) for x in self.before[code])
+        right_total, wrong_total = (int(x) for x in self.counts.sum(axis=0))
+        wrong = int(e.sum())
+        right = len(e) - wrong
+        if wrong != int(self.counts[code, 1]):
+            raise changed(f"Bin {code // 2} of the score (wrong rows)", wrong, int(self.counts[code, 1]))
+        credit = _credit(order, e)
+        is_wrong = e.view(np.bool_)
+        (of_wrong, wrong2), (of_right, right2) = (total_and_squares(credit[side]) for side in (is_wrong, ~is_wrong))
+        below, above = 2 * right_before, 2 * (wrong_total - wrong_before - wrong)
+        state["auc"] = [
+            of_wrong + below * wrong,
+            wrong2 + 2 * below * of_wrong + below**2 * wrong,
+            right2 + 2 * above * of_right + above**2 * right,
+        ]
+        # Rows above each wrong row, ties half, doubled: for the interval of AUGRC with few errors.
+        total = right_total + wrong_total
+        top = 2 * (total - right_before - wrong_before) - (order.start + order.end)[is_wrong]
+        state["above2"] = total_and_squares(top)[1]
+        area, own = _area_of_rows(order, e, right_before + wrong_before, wrong_before, total)
+        state["area"] = area.packed()
+        if credit_of(self.k) in self.carry:
+            values = np.empty(len(e), dtype=np.int64)
+            values[order.row] = credit + np.where(is_wrong, below, above)
+            owns = np.empty(len(e))
+            owns[order.row] = own
+            out[credit_of(self.k)], out[own_of(self.k)] = values, owns
+
+
+# ---- AURC piece by piece ----------------------------------------------------------------------------------------
+
+
+class Area(NamedTuple):
+    """What a bin adds to AURC."""
+
+    risk: float  # Σ risk after each of its rows
+    risk_per_row: float  # Σ risk/rows accepted
+    right: Spread  # of `own`
+    wrong: Spread
+    later2: float  # Σ over wrong rows of (mean of 1/k over the coverages k that accept the row)²
+
+    def packed(self) -> list[object]:
+        """For the state of a bucket."""
+        return [self.risk, self.risk_per_row, list(self.right), list(self.wrong), self.later2]
+
+    @classmethod
+    def unpacked(cls, state: list[Any]) -> Area:
+        risk, per_row, right, wrong, later2 = state
+        return cls(risk, per_row, Spread(*right), Spread(*wrong), later2)
+
+
+def _spread(x: Float) -> Spread:
+    if len(x) == 0:
+        return Spread(0, 0.0, 0.0)
+    mean = float(x.mean())
+    gap = x - mean
+    # No BLAS: its threads would change the last digits, and fight with ours.
+    return Spread(len(x), mean, float((gap * gap).sum()))
+
+
+def harmonic(start: int, stop: int, power: int = 1) -> float:
+    """Σ 1/k^power for start < k ≤ stop, power 1 or 2."""
+    if stop - start <= 4096:
+        return float((1.0 / np.arange(start + 1, stop + 1, dtype=np.float64) ** power).sum())
+    if start < _SERIES:
+        return harmonic(start, _SERIES, power) + harmonic(_SERIES, stop, power)
+    if power == 1:
+        # log k + 1/2k − 1/12k² + 1/120k⁴, at both ends; log1p keeps the digits of a short stretch.
+        tail = [1 / (2 * k) - 1 / (12 * k**2) + 1 / (120 * k**4) for k in (start, stop)]
+        return math.log1p((stop - start) / start) + (tail[1] - tail[0])
+    # 1/k − 1/2k² + 1/6k³ − 1/30k⁵ is what is left after k.
+    tail = [-1 / (2 * k**2) + 1 / (6 * k**3) - 1 / (30 * k**5) for k in (start, stop)]
+    return (stop - start) / (start * stop) + (tail[0] - tail[1])
+
+
+def _area_of_rows(order: kernels.Order, error: Bit, before: int, wrong_before: int, total: int) -> tuple[Area, Float]:
+    """What a bin adds, and `own` of its rows in sorted order.
+
+    `order` sorts the bin by score, `error` is already in that order.
+    """
+    m = len(error)
+    accepted = np.arange(before + 1, before + m + 1, dtype=np.float64)
+    bad = np.cumsum(error, dtype=np.float64)
+    first = size = None
+    if order.ties:
+        first = np.flatnonzero(order.start == np.arange(m))
+        size = np.diff(first, append=m)
+        ends = bad[first + size - 1]
+        of_block = np.diff(ends, prepend=0.0)
+        inside = np.arange(1, m + 1) - np.repeat(first, size)
+        bad = np.repeat(ends - of_block, size) + inside * np.repeat(of_block / size, size)
+    bad += wrong_before
+    risk = bad / accepted
+    per_row = 1.0 / accepted
+    risk_per_row = risk * per_row
+    later = np.cumsum(per_row[::-1])[::-1] + harmonic(before + m, total)
+    own = risk - np.cumsum(risk_per_row[::-1])[::-1]
+    if first is not None and size is not None:
+        later, own = (np.repeat(np.add.reduceat(x, first) / size, size) for x in (later, own))
+    wrong = error.view(np.bool_)
+    of_wrong = later[wrong]
+    own[wrong] += of_wrong
+    area = Area(
+        float(risk.sum()),
+        float(risk_per_row.sum()),
+        _spread(own[~wrong]),
+        _spread(own[wrong]),
+        float((of_wrong * of_wrong).sum()),
+    )
+    return area, own
+
+
+def area_of_point(right: int, wrong: int, before: int, wrong_before: int, total: int) -> Area:
+    """The same for rows that are all tied: each stands at every place of the block, on average."""
+    m = right + wrong
+    rate = wrong / m
+    once, twice = harmonic(before, before + m), harmonic(before, before + m, 2)
+    excess = wrong_before - before * rate  # risk after k rows of the block = rate + excess/(before + k)
+    risk = wrong + excess * once
+    risk_per_row = rate * once + excess * twice
+    # Averages over the places of the block; what lies k places after the start counts k of m times.
+    later = harmonic(before + m, total) + (m - before * once) / m
+    own = risk / m - (risk - before * risk_per_row) / m
+    return Area(risk, risk_per_row, Spread(right, own, 0.0), Spread(wrong, own + later, 0.0), wrong * later * later)
