@@ -209,11 +209,11 @@ def test_reliability_bins_are_those_of_the_ece(weighted):
     table = evaluation(source=uq.Predictions(labels, probs=probs, weights=weights)).source
     found = data.reliability_bins(table, LEVEL)
     right = 1.0 - table.error
-    bins = bin_rows(table.confidence, right, weights)
+    bins = bin_rows(table["confidence"], right, weights)
     np.testing.assert_allclose(found["share"], bins.share, atol=1e-12)
     np.testing.assert_allclose(found["accuracy"] - found["confidence"], bins.gap, atol=1e-12)
     total = (found["share"] * np.abs(found["accuracy"] - found["confidence"])).sum()
-    assert total == pytest.approx(ece(table.confidence, right, weights=weights), abs=1e-12)
+    assert total == pytest.approx(ece(table["confidence"], right, weights=weights), abs=1e-12)
     assert found["count"].sum() == 400
     assert ((found["start"] < found["confidence"]) & (found["confidence"] <= found["end"])).all()
     assert ((found["low"] <= found["accuracy"]) & (found["accuracy"] <= found["high"])).all()
