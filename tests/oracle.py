@@ -42,7 +42,7 @@ def pair_counts(score, loss):
 
 
 def weighted_pair_counts(score, loss, weights):
-    """c_i and m_i of SPEC 1.2, each as a correctly rounded sum over j."""
+    """Credit and comparable weight of each row, as correctly rounded sums over the others."""
     n = len(score)
     credit, d, w = twice_credit(score), np.asarray(loss), [float(x) for x in weights]
     c, m = np.empty(n), np.empty(n)
@@ -128,7 +128,7 @@ def blocks(score, loss, weights=None):
 
 
 def aurc(score, loss, weights=None):
-    """SPEC 1.4: every row of a block of b rows counts for weight B/b and error rate E/B."""
+    """Every row of a block of b rows counts for weight B/b and error rate E/B."""
     terms, weight, bad = [], Fraction(0), Fraction(0)
     for _, rows, block_weight, block_bad in blocks(score, loss, weights):
         for _ in range(rows):
@@ -154,7 +154,7 @@ def aurc_opt(loss, weights=None):
 
 
 def aurc_opt_of_errors(n, wrong):
-    """SPEC: (1/n) Σ_{k=n0+1}^n (k − n0)/k."""
+    """(1/n) Σ_{k=n0+1}^n (k − n0)/k."""
     return sum((Fraction(k - (n - wrong), k) for k in range(n - wrong + 1, n + 1)), Fraction(0)) / n
 
 
@@ -218,6 +218,18 @@ def h_auc(score, error, weights=None):
         area += bad * (right + right + good) / 2
         right, total = right + good, total + weight
     return float(area / total**2)
+
+
+def selective_accuracy(score, loss, weights=None, *, coverage):
+    """1 − mean loss of the surest share of the weight; of the block at the cut, as much as still fits."""
+    found = blocks(score, loss, weights)
+    room = whole = Fraction(coverage) * sum(weight for _, _, weight, _ in found)
+    bad = Fraction(0)
+    for _, _, weight, block_bad in found:
+        taken = min(room, weight)
+        bad += block_bad * taken / weight
+        room -= taken
+    return float(1 - bad / whole)
 
 
 def risk_curve(score, loss, weights=None):

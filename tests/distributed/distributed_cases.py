@@ -14,8 +14,9 @@ from uqeval.distributed.plan.columns import Wanted
 from uqeval.distributed.plan.run import Request
 from uqeval.evaluation.evaluate import How
 from uqeval.inputs.columns import Columns
+from uqeval.metrics import REGISTRY
 
-METRICS = ["uq_auc", "uq_c_index", "aurc", "e_aurc", "naurc", "augrc", "g_auc", "h_auc", "auarc", "prr", "accuracy"]
+METRICS = [m.name for m in REGISTRY.values() if m.streams and set(m.needs) <= {"score", "error", "loss"}]
 FIELDS = ("value", "low", "high", "se", "n_eff")
 
 

@@ -26,7 +26,7 @@ from uqeval.metrics import REGISTRY
 CLASSES = 3
 NUMBERS = ("value", "low", "high", "se")
 NASTY = "</script><img src=x onerror=alert(1)>"
-LOSS_METRICS = {"aurc", "naurc", "augrc", "auarc", "prr"}
+LOSS_METRICS = {name for name, metric in REGISTRY.items() if metric.losses}
 
 
 def softmax(z):

@@ -12,9 +12,13 @@ from uqeval.inference.count import count_mean
 from uqeval.inference.intervals import estimate_mean
 from uqeval.inference.sample import Rows, Sample
 from uqeval.metrics import REGISTRY
+from uqeval.metrics.selective import Accepted
 
-NAMES = [name for name, metric in REGISTRY.items() if metric.uses_score and "phi" not in metric.needs[1]]
-LOSS_TOO = [name for name, metric in REGISTRY.items() if metric.losses]
+RANKED = [metric for metric in REGISTRY.values() if metric.uses_score and "phi" not in metric.needs[1]]
+# The risk of a share moves with the cut, whose own risk is taken from its neighbourhood: see the last tests.
+SHARES = [metric.name for metric in RANKED if isinstance(metric.formula, Accepted)]
+NAMES = [metric.name for metric in RANKED if metric.name not in SHARES]
+LOSS_TOO = [metric.name for metric in RANKED if metric.losses and metric.name not in SHARES]
 # The oracle's AURC of 0/1 errors is differentiated in its large-sample form err + (1 − err) ln(1 − err).
 EXACT = [name for name in NAMES if name not in ("e_aurc", "naurc", "prr")]
 
@@ -161,3 +165,22 @@ def test_variance_is_the_sum_of_squares_over_rows_or_clusters():
     sums = np.array([part[g == k].sum() for k in np.unique(g)])
     assert variance(w, g) == pytest.approx(len(sums) / (len(sums) - 1) * (sums**2).sum())
     assert math.isnan(variance(w, np.zeros(n, dtype=np.int64)))
+
+
+def test_influence_on_the_risk_of_a_share_is_the_derivative_where_the_cut_lies_inside_a_tied_block():
+    rng = np.random.default_rng(3)
+    for name in SHARES:
+        s = np.where(np.arange(60) < 25, rng.random(60), 2.0)  # the neighbourhood of the cut is one block
+        v, w = (rng.random(60) < 0.3).astype(np.uint8), np.ones(60)
+        expected = numeric_influence(weighted_metric(name), s, v, w)
+        np.testing.assert_allclose(influence(name, Sample.of(s, v)), expected, rtol=1e-6, atol=1e-8)
+
+
+def test_influence_on_the_risk_of_a_share_has_mean_zero_and_takes_weights():
+    for name in SHARES:
+        for seed in range(20):
+            s, v, _, w, _ = make_case(seed, ties=seed % 2 == 0)
+            for weights in (None, w):
+                values = influence(name, Sample.of(s, v.astype(np.uint8), weights))
+                total = (values if weights is None else weights * values).sum()
+                assert abs(total) < 1e-10 * np.abs(values).sum()

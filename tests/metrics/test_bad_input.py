@@ -38,7 +38,7 @@ VECTORS = [(name, argument) for name, argument in PAIRS if argument not in ("pro
 # Where the function calls it otherwise than the registry's need.
 SPELLED = {"phi": "truth", "varphi": "truth"}
 ACCEPTS_INF = {"score", "score_in", "score_out", "loss", "phi", "varphi"}
-LOSS01 = {"aurc", "naurc", "augrc", "auarc", "prr"}
+LOSS01 = {name for name, metric in REGISTRY.items() if metric.losses}
 OMIT = [name for name in ALL if name in LOSS01 | {"uq_auc", "uq_c_index", "e_aurc", "g_auc", "h_auc"}]
 OMIT += ["kendall_phi", "somers_phi"]
 

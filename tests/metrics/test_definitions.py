@@ -17,7 +17,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*infinite values:uqeval._errors.UQWarning"),
     pytest.mark.filterwarnings("ignore:.*log-loss is infinite:uqeval._errors.UQWarning"),
 ]
-thorough = settings(max_examples=2000)
+# Each claim on some hundreds of cases always, and on thousands with the slow tests.
+often = pytest.mark.parametrize("examples", [150, pytest.param(2000, marks=pytest.mark.slow)])
 
 
 def assert_close(value, expected, tolerance=1e-12, what=""):
@@ -28,66 +29,49 @@ def assert_close(value, expected, tolerance=1e-12, what=""):
         assert value == pytest.approx(expected, rel=tolerance, abs=tolerance), what
 
 
-@thorough
-@given(rows(target="error"))
-def test_metrics_of_errors_equal_their_definitions(case):
-    s, e, w = case
-    condition = oracle.naurc_condition(e, w)
-    # A ratio of differences: rounding of AURC is magnified by 1/(err − AURC_opt), for any implementation.
-    expected = {
-        "uq_auc": (oracle.uq_auc(s, e, w), 1e-12),
-        "uq_c_index": (oracle.uq_auc(s, e, w), 1e-12),
-        "aurc": (oracle.aurc(s, e, w), 1e-12),
-        "e_aurc": (oracle.e_aurc(s, e, w), 1e-12),
-        "naurc": (oracle.naurc(s, e, w), max(1e-12, 1e-14 * condition)),
-        "prr": (oracle.prr(s, e, w), max(1e-12, 1e-14 * condition)),
-        "auarc": (oracle.auarc(s, e, w), 1e-12),
-        "augrc": (oracle.augrc(s, e, w), 1e-12),
-        "g_auc": (oracle.g_auc(s, e, w), 1e-12),
-        "h_auc": (oracle.h_auc(s, e, w), 1e-12),
-    }
-    unbiased, accuracy = oracle.augrc_unbiased(s, e, w), oracle.accuracy(e, w)
-    for backend in each_backend():
-        for name, (value, tolerance) in expected.items():
-            assert_close(getattr(metrics, name)(s, e, weights=w), value, tolerance, f"{name} on {backend}")
-        assert_close(metrics.augrc(s, e, weights=w, unbiased=True), unbiased, what=f"unbiased augrc on {backend}")
-        assert_close(metrics.accuracy(e, weights=w), accuracy, what=f"accuracy on {backend}")
+def on(examples, strategy):
+    """Runs a claim on so many cases."""
+    return lambda claim: settings(max_examples=examples)(given(strategy)(claim))()
 
 
-@thorough
-@given(rows(target="loss01"))
-def test_metrics_of_a_loss_in_0_1_equal_their_definitions(case):
-    s, d, w = case
-    condition = oracle.naurc_condition(d, w)
-    expected = {
-        "aurc": (oracle.aurc(s, d, w), 1e-12),
-        "auarc": (oracle.auarc(s, d, w), 1e-12),
-        "augrc": (oracle.augrc(s, d, w), 1e-12),
-        "naurc": (oracle.naurc(s, d, w), max(1e-12, 1e-14 * condition)),
-        "prr": (oracle.prr(s, d, w), max(1e-12, 1e-14 * condition)),
-    }
-    unbiased = oracle.augrc_unbiased(s, d, w)
-    for backend in each_backend():
-        for name, (value, tolerance) in expected.items():
-            assert_close(getattr(metrics, name)(s, d, weights=w), value, tolerance, f"{name} on {backend}")
-        assert_close(metrics.augrc(s, d, weights=w, unbiased=True), unbiased, what=f"unbiased augrc on {backend}")
+def twin(metric):
+    """The same by brute force: the function of that name in `oracle`."""
+    function = getattr(metric.function, "func", metric.function)
+    options = getattr(metric.function, "keywords", {})
+    return lambda *data: getattr(oracle, function.__name__)(*data, **options)
 
 
-@thorough
-@given(rows(target="loss"))
-def test_metrics_of_any_loss_equal_their_definitions(case):
-    s, d, w = case
-    expected = {
-        "uq_c_index": oracle.uq_c_index(s, d, w),
-        "kendall_tau": oracle.kendall_tau(s, d, w),
-        "somers_d": oracle.somers_d(s, d, w),
-    }
-    for backend in each_backend():
-        for name, value in expected.items():
-            assert_close(getattr(metrics, name)(s, d, weights=w), value, what=f"{name} on {backend}")
+@often
+@pytest.mark.parametrize("kind", ["error", "loss01", "loss"])
+def test_every_metric_that_ranks_rows_equals_its_definition(kind, examples):
+    names = [m for m in metrics.REGISTRY.values() if m.uses_score and _takes(m, kind)]
+    assert len(names) >= 5
+
+    @on(examples, rows(target=kind))
+    def holds(case):
+        s, t, w = case
+        expected = {metric.name: twin(metric)(s, t, w) for metric in names}
+        # A ratio of differences: rounding of AURC is magnified by 1/(err − AURC_opt), for any implementation.
+        condition = oracle.naurc_condition(t, w) if kind != "loss" else 1.0
+        for backend in each_backend():
+            for metric in names:
+                ratio = metric.name in ("naurc", "prr")
+                tolerance = max(1e-12, 1e-14 * condition) if ratio else 1e-12
+                value = metric.function(s, t, weights=w)
+                assert_close(value, expected[metric.name], tolerance, f"{metric.name} on {backend}")
+            if kind != "loss":
+                unbiased = metrics.augrc(s, t, weights=w, unbiased=True)
+                assert_close(unbiased, oracle.augrc_unbiased(s, t, w), what=f"unbiased augrc on {backend}")
+            if kind == "error":
+                assert_close(metrics.uq_c_index(s, t, weights=w), expected["uq_auc"], what=f"0/1 loss on {backend}")
+                assert_close(metrics.accuracy(t, weights=w), oracle.accuracy(t, w), what=f"accuracy on {backend}")
 
 
-@settings(max_examples=300)
+def _takes(metric, kind):
+    return kind == metric.target_kind or (kind == "error" and metric.target_kind == "loss01")
+
+
+@settings(max_examples=100)
 @given(rows(target="loss01", most=6, weighted=False))
 def test_aurc_is_the_mean_over_all_tie_breaks(case):
     expected = float(oracle.aurc_over_tie_breaks(case.score, case.target))
@@ -96,7 +80,7 @@ def test_aurc_is_the_mean_over_all_tie_breaks(case):
         assert_close(metrics.aurc(case.score, case.target), expected, what=backend)
 
 
-@thorough
+@settings(max_examples=200)
 @given(rows(target="error"))
 def test_curves_equal_the_risk_inside_sub_level_sets(case):
     s, e, w = case
@@ -115,7 +99,7 @@ def test_curves_equal_the_risk_inside_sub_level_sets(case):
             assert curve.coverage[-1] == 1
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(rows(target="loss01"))
 def test_risk_coverage_curve_takes_a_loss(case):
     s, d, w = case
@@ -124,7 +108,7 @@ def test_risk_coverage_curve_takes_a_loss(case):
     np.testing.assert_allclose(curve.risk, expected[:, 2], rtol=1e-12, atol=1e-15)
 
 
-@thorough
+@settings(max_examples=200)
 @given(confidences())
 def test_ece_equals_its_definition(case):
     c, a, w = case
@@ -136,7 +120,7 @@ def test_ece_equals_its_definition(case):
             assert_close(metrics.ece(c, a, bins=bins, scheme=scheme, weights=w, norm="l2") ** 2, square, what="l2")
 
 
-@thorough
+@settings(max_examples=200)
 @given(confidences())
 def test_debiased_ece_equals_its_definition(case):
     c, a, _ = case
@@ -149,7 +133,7 @@ def test_debiased_ece_equals_its_definition(case):
             assert_close(metrics.ece(c, a, norm="l2", **options) ** 2, square, what=f"l2 {scheme} {bins}")
 
 
-@thorough
+@settings(max_examples=200)
 @given(tables(most=30))
 def test_brier_and_log_loss_equal_their_definitions(case):
     probs, labels, w, _ = case
@@ -159,7 +143,7 @@ def test_brier_and_log_loss_equal_their_definitions(case):
         assert_close(metrics.log_loss(probs, labels, weights=w), expected[1], what="log_loss")
 
 
-@thorough
+@settings(max_examples=200)
 @given(in_out())
 def test_ood_metrics_equal_their_definitions(case):
     inside, outside = case

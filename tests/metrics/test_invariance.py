@@ -26,7 +26,7 @@ SCORE_ARGUMENTS = ("score", "score_in", "score_out")
 OOD = {"ood_auroc", "fpr_at_tpr", "ood_aupr"}  # two samples: no row weights
 WEIGHTED = sorted(set(ALL) - OOD)
 SCORED = [name for name in ALL if any(argument in SCORE_ARGUMENTS for argument in REGISTRY[name].needs)]
-LOSS_METRICS = {"aurc", "naurc", "augrc", "auarc", "prr"}  # `error` may be a loss in [0, 1]
+LOSS_METRICS = {name for name, metric in REGISTRY.items() if metric.losses}
 # SPEC 0 and 9: a weight equals copies except for the AURC family, whose coverages are counted row by row, and
 # for the debiased ECE, whose correction depends on the number of rows.
 COPIES = sorted(set(WEIGHTED) - {"aurc", "e_aurc", "naurc", "auarc", "prr", "ece_debiased"})

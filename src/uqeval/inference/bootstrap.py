@@ -20,7 +20,7 @@ from uqeval.inference.sample import Confidences, Rows, Sample
 from uqeval.kernels import draw_units
 from uqeval.metrics.calibration import bin_rows
 from uqeval.metrics.registry import Metric
-from uqeval.metrics.selective import Areas
+from uqeval.metrics.selective import Accepted, Areas
 
 __all__ = ["check_resamples", "percentile", "resample_ece", "resample_means", "resample_samples"]
 
@@ -74,6 +74,7 @@ def resample_samples(
     unit, units = _units(first, keys)
     values = np.full((len(samples), resamples), np.nan)
     threads = kernels.cores()
+    repeated = first.weights is not None or isinstance(metric.formula, Accepted)
     if first.plain:
         # Put rows in the order of their numbers: then a draw is a row.
         order = np.argsort(unit)
@@ -81,15 +82,15 @@ def resample_samples(
         unit = np.arange(units)
     for part, seeds in _streams(units, resamples, rng, progress):
         for k, sample in enumerate(samples):
-            if first.weights is not None:
-                values[k, part] = [_weighted(metric, sample, unit, units, seed) for seed in seeds]
+            if repeated:
+                values[k, part] = [_repeated(metric, sample, unit, units, seed) for seed in seeds]
             elif metric.tally in ("pairs", "tau"):
                 totals = kernels.bootstrap_totals(sample.score, sample.loss, unit, units, seeds, threads)
                 values[k, part] = _from_pairs(metric, totals)
             else:
                 values[k, part] = _from_areas(metric, sample, unit, units, seeds, threads)
     a, b = metric.affine
-    return values if first.weights is not None else a + b * values
+    return values if repeated else a + b * values
 
 
 def _from_pairs(metric: Metric, totals: Int) -> Float:
@@ -106,6 +107,7 @@ def _from_areas(
     def sums(score: Float, with_aurc: bool) -> Float:
         return kernels.bootstrap_areas(score, sample.loss, unit, units, seeds, with_aurc, threads).T
 
+    assert not isinstance(metric.formula, Accepted)
     slopes = None if metric.formula is None else metric.formula.slopes(Areas(0.0, 0.0, 1.0, 0.0, 0.0))
     walked = slopes is not None and bool(slopes.aurc or slopes.excess)
     size, bad, pairs2, accepted2, aurc = sums(sample.score, walked)
@@ -122,10 +124,11 @@ def _from_areas(
         return found
 
 
-def _weighted(metric: Metric, sample: Sample, unit: Int, units: int, seed: np.uint64) -> float:
-    """One resample with sampling weights: rows really repeated, since for AURC two copies are not a weight of 2."""
+def _repeated(metric: Metric, sample: Sample, unit: Int, units: int, seed: np.uint64) -> float:
+    """One resample of rows that are really repeated, since for AURC two copies are not a weight of 2."""
     rows = np.repeat(np.arange(sample.n), draw_units(seed, units)[unit])
-    part = Sample.of(sample.score[rows], sample.target[rows], sample.rows.w[rows])
+    weights = None if sample.rows.weights is None else sample.rows.weights[rows]
+    part = Sample.of(sample.score[rows], sample.target[rows], weights)
     return float(joint_of_samples(metric, [part]).values[0]) if len(rows) > 1 else float("nan")
 
 

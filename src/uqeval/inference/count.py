@@ -26,6 +26,7 @@ from uqeval.inference.tally import (
 from uqeval.metrics.correlation import pair_rows
 from uqeval.metrics.proper import weighted_mean
 from uqeval.metrics.registry import Metric
+from uqeval.metrics.selective import Formula
 
 __all__ = [
     "calibration_cells",
@@ -159,7 +160,7 @@ def _area(metric: Metric, sample: Sample) -> AreaTally:
 def _with_contributions(tally: AreaTally, metric: Metric, sample: Sample) -> AreaTally:
     """The area as Σ contributions of wrong rows, and the most that one more wrong unit could add."""
     ranked, total = sample.ranked, sample.rows.total_weight
-    if metric.formula is not None and metric.formula.slopes(ranked).aurc:
+    if isinstance(metric.formula, Formula) and metric.formula.slopes(ranked).aurc:
         steps = ranked.steps
         by_row, largest = later_shares(ranked), float((steps.step / steps.weight).sum()) / total
     else:

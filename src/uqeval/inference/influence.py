@@ -14,7 +14,7 @@ from uqeval._check import Float
 from uqeval.inference.sample import Sample
 from uqeval.metrics.calibration import Bins, l1
 from uqeval.metrics.registry import Metric
-from uqeval.metrics.selective import Blocks, Ranked
+from uqeval.metrics.selective import Accepted, Blocks, Ranked
 
 __all__ = ["area_influence", "aurc_influence", "best_slope", "concordance_influence", "ece_influence", "later_shares"]
 
@@ -31,6 +31,8 @@ def area_influence(sample: Sample, metric: Metric) -> Float:
     """What the metric's formula makes of the influences on the areas (before its affine map)."""
     assert metric.formula is not None
     ranked = sample.ranked
+    if isinstance(metric.formula, Accepted):
+        return _accepted_influence(ranked, sample.loss, metric.formula)
     slopes = metric.formula.slopes(ranked)
     total = np.zeros(sample.n)
     aurc = aurc_influence(ranked, sample.loss) if slopes.aurc or slopes.excess else total
@@ -104,6 +106,15 @@ def _h_auc_influence(ranked: Ranked, loss: Float) -> Float:
     bad_above = blocks.bad.sum() - np.cumsum(blocks.bad) + blocks.bad / 2
     right_below = np.cumsum(right) - right / 2
     return ((1 - loss) * _by_row(blocks, bad_above) + loss * _by_row(blocks, right_below)) / total - 2 * ranked.h_auc
+
+
+def _accepted_influence(ranked: Ranked, loss: Float, rule: Accepted) -> Float:
+    """(a_i (v_i − m) − c (R − m))/c: a row moves the risk R of the share c, and the cut, where the risk is m."""
+    blocks = ranked.blocks
+    stop = np.cumsum(blocks.weight)
+    share = rule.share(stop - blocks.weight, stop, float(stop[-1]))
+    risk, near = ranked.accepted(rule.coverage)
+    return _by_row(blocks, share) * (loss - near) / rule.coverage - (risk - near)
 
 
 def ece_influence(bins: Bins, confidence: Float, correct: Float) -> Float:

@@ -35,6 +35,7 @@ from uqeval.inference.result import Estimate
 from uqeval.inference.tally import AreaTally, AucTally, Cells, EceTally, MeanTally, PairTally, Sizes
 from uqeval.metrics.calibration import debiased_l1, squared_l2
 from uqeval.metrics.registry import Metric
+from uqeval.metrics.selective import Accepted
 
 __all__ = ["estimate_ece", "estimate_mean", "estimate_ranking", "miscalibrated"]
 
@@ -50,7 +51,7 @@ def estimate_ranking(metric: Metric, tally: AucTally | PairTally | AreaTally, le
     elif isinstance(tally, PairTally):
         found = _pairs(metric, tally, level)
     else:
-        found = (_area if metric.interval == "gamma" else _excess)(metric, tally, level)
+        found = {"gamma": _area, "log": _excess, "binomial": _accepted}[metric.interval](metric, tally, level)
     a, b = metric.affine
     low, high = (a + b * found.low, a + b * found.high)[:: 1 if b > 0 else -1]
     return replace(found, value=tally.mapped(metric.affine), low=low, high=high, se=abs(b) * found.se)
@@ -228,6 +229,30 @@ def _excess(metric: Metric, tally: AreaTally, level: float) -> Estimate:
     df = (sizes.errors if sizes.clusters is None else sizes.units) - 1
     interval = log_t(value, se, level, df, _cap(metric))
     return _area_estimate(tally, level, se=se, interval=interval, method="log influence t")
+
+
+def _accepted(metric: Metric, tally: AreaTally, level: float) -> Estimate:
+    """Risk of the surest share: Clopper–Pearson with as many rows as would have this variance (Korn & Graubard 1998).
+
+    The variance has a part of the cut, which moves with the rows. That of the accepted rows is taken half an error
+    higher, so that it does not vanish where none is wrong.
+    """
+    assert isinstance(metric.formula, Accepted)
+    sizes, value = tally.sizes, tally.value
+    if _single(sizes):
+        return _area_estimate(tally, level, se=NAN, method="none")
+    if tally.clusters2 is not None:
+        se = _cluster_se(tally.clusters2, sizes)
+    else:
+        se = settled(math.sqrt((tally.right2 + tally.wrong2) * sizes.rows / (sizes.rows - 1)))
+    trials = metric.formula.coverage * sizes.units
+    smooth = (value * trials + 0.5) / (trials + 1)
+    variance = se * se + (smooth * (1 - smooth) - value * (1 - value)) / trials
+    size = smooth * (1 - smooth) / variance
+    if not sizes.plain:
+        size *= (z_quantile(level) / t_quantile(level, sizes.units - 1)) ** 2
+    interval = clopper_pearson(value * size, size, level)
+    return _area_estimate(tally, level, se=se, interval=interval, method="Clopper–Pearson, effective rows")
 
 
 # ---- the model itself -------------------------------------------------------------------------------------------

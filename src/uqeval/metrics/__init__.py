@@ -21,6 +21,7 @@ from uqeval.metrics.selective import (
     naurc,
     prr,
     risk_coverage_curve,
+    selective_accuracy,
 )
 
 __all__ = [
@@ -48,6 +49,7 @@ __all__ = [
     "ood_auroc",
     "prr",
     "risk_coverage_curve",
+    "selective_accuracy",
     "somers_d",
     "uq_auc",
     "uq_c_index",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 from uqeval._check import Float, nearest
@@ -23,6 +24,7 @@ from uqeval.metrics.selective import (
     EXCESS,
     H_AUC,
     RATIO,
+    Accepted,
     Formula,
     auarc,
     augrc,
@@ -32,6 +34,7 @@ from uqeval.metrics.selective import (
     h_auc,
     naurc,
     prr,
+    selective_accuracy,
 )
 
 __all__ = ["REGISTRY", "Metric", "get_metric"]
@@ -54,7 +57,7 @@ class Metric:
     tally: Kind  # the sums that value and interval are made of: `inference.tally`
     interval: Interval  # the form of the interval: `inference.intervals`
     affine: tuple[float, float] = (0.0, 1.0)  # (a, b): the metric is a + b times what its tally gives
-    formula: Formula | None = None  # of the areas, where the tally is of areas
+    formula: Formula | Accepted | None = None  # of the areas, where the tally is of areas
     by_row: Callable[..., Float] | None = None  # numbers of the rows whose mean it is
     by_bin: Callable[[Bins], float] | None = None  # its value from bins of confidence
     losses: bool = False  # takes a loss in [0, 1] in place of 0/1 errors
@@ -104,6 +107,16 @@ _METRICS = [
     Metric("h_auc", "H-AUC", h_auc, "higher", (0, 0.25), _ERR, "area", "log", _ONE, H_AUC, across_models=_RATE),
     Metric("auarc", "AUARC", auarc, "higher", (0, 1), _ERR, "area", "gamma", _REST, AURC, losses=True),
     Metric("prr", "PRR", prr, "higher", (-INF, 1), _ERR, "area", "log", _REST, RATIO, losses=True),
+    *(
+        Metric(
+            f"selective_accuracy_{share}",
+            f"accuracy of the surest {share}%",
+            partial(selective_accuracy, coverage=share / 100),
+            *("higher", (0, 1), _ERR, "area", "binomial", _REST, Accepted(share / 100)),
+            losses=True,
+        )
+        for share in (80, 90, 95)
+    ),
     Metric("kendall_phi", f"Kendall τ {_CHANCE}", kendall_tau, "higher", (-1, 1), _PHI, "tau", "atanh", **_TAU),
     Metric("somers_phi", f"Somers' D {_CHANCE}", somers_d, "higher", (-1, 1), _PHI, "pairs", "logit", **_SOMERS),
     Metric(

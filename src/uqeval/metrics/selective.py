@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from uqeval import kernels
 from uqeval._check import Float, Int, Nan, check_rows
-from uqeval._errors import UndefinedMetricWarning, notify
+from uqeval._errors import InputError, UndefinedMetricWarning, notify
 
 __all__ = [
     "RiskCurve",
@@ -32,6 +32,7 @@ __all__ = [
     "naurc",
     "prr",
     "risk_coverage_curve",
+    "selective_accuracy",
 ]
 
 
@@ -127,6 +128,26 @@ H_AUC = Formula(lambda areas: areas.h_auc, lambda areas: Areas(0.0, 0.0, 0.0, 0.
 
 
 @dataclass(frozen=True)
+class Accepted:
+    """The risk of the surest share of the rows. Places run from 0 to the total weight; a tied block takes a stretch."""
+
+    coverage: float
+
+    def value(self, areas: Any) -> Any:
+        return areas.accepted(self.coverage)[0]
+
+    def share(self, start: Any, stop: Any, total: float) -> Any:
+        """How much of a stretch is accepted: of tied rows, the expectation over their order."""
+        return np.clip((self.coverage * total - start) / (stop - start), 0.0, 1.0)
+
+    def near(self, start: Any, stop: Any, total: float, rows: int) -> Any:
+        """How much of a stretch lies next to the cut: as many rows as tell the risk there, n^(2/3) of them."""
+        cut, half = self.coverage * total, total / rows ** (1 / 3) / 2
+        inside = np.minimum(stop, cut + half) - np.maximum(start, cut - half)
+        return np.maximum(inside, 0.0) / (stop - start)
+
+
+@dataclass(frozen=True)
 class Ranked:
     """Clean rows in order of a score: the areas, each computed when it is asked for."""
 
@@ -172,6 +193,15 @@ class Ranked:
         if (blocks.bad == blocks.weight).all():
             return 0.5  # every row wrong: exactly, whatever the weights round to
         return min(0.5, float((blocks.weight * (2 * before + blocks.bad)).sum() / (2 * total * total)))
+
+    def accepted(self, coverage: float) -> tuple[float, float]:
+        """Risk of the surest share, and risk of the rows next to the cut."""
+        rule, blocks = Accepted(coverage), self.blocks
+        stop = np.cumsum(blocks.weight)
+        start, total = stop - blocks.weight, float(stop[-1])
+        near = rule.near(start, stop, total, len(blocks.row))
+        risk = float((blocks.bad * rule.share(start, stop, total)).sum()) / (coverage * total)
+        return min(1.0, risk), float((blocks.bad * near).sum() / (blocks.weight * near).sum())
 
     @cached_property
     def h_auc(self) -> float:
@@ -336,6 +366,46 @@ def h_auc(score: ArrayLike, error: ArrayLike, *, weights: ArrayLike | None = Non
     0.1875
     """
     return _ranked(score, error, weights, nan, "error").h_auc
+
+
+def selective_accuracy(
+    score: ArrayLike,
+    error: ArrayLike,
+    coverage: float = 0.9,
+    *,
+    weights: ArrayLike | None = None,
+    nan: Nan = "raise",
+) -> float:
+    """Accuracy of the surest predictions: of the share `coverage` of the rows with the lowest scores.
+
+    Tied rows at the cut are accepted in random order, and so is a fraction of a row: the value is the expectation.
+
+    Parameters
+    ----------
+    score : array-like of shape (n,)
+        Uncertainty; higher means less sure.
+    error : array-like of shape (n,)
+        1 where the prediction is wrong, else 0; or a loss in [0, 1].
+    coverage : float
+        Share of the rows (by weight) that is accepted, above 0 and at most 1.
+    weights : array-like of shape (n,), optional
+        Row weights ≥ 0.
+    nan : "raise" or "omit"
+        What to do with rows that hold NaN.
+
+    Returns
+    -------
+    float
+        In [0, 1]; 1 less the risk at that coverage. At coverage 1 it is the accuracy.
+
+    Examples
+    --------
+    >>> selective_accuracy(score=[1, 2, 3, 4, 5], error=[0, 0, 0, 1, 1], coverage=0.8)
+    0.75
+    """
+    if isinstance(coverage, bool) or not isinstance(coverage, int | float | np.number) or not 0 < coverage <= 1:
+        raise InputError(f"`coverage` must lie in (0, 1], as 0.9; it is {coverage!r}.")
+    return 1.0 - _ranked(score, error, weights, nan).accepted(float(coverage))[0]
 
 
 # ---- curves ---------------------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from uqeval.distributed.plan.columns import (
     credit_of,
     own_of,
     pairs_of,
+    places_of,
     score_of,
 )
 from uqeval.distributed.plan.edges import changed
@@ -36,6 +37,7 @@ from uqeval.distributed.plan.tallies import (
     ScoreSums,
     add_point_pairs,
     add_sizes,
+    area_value,
     check_buckets,
     ece_bins,
     ranking_tally,
@@ -62,6 +64,7 @@ def _chain(run: Run, scores: list[int]) -> tuple[list[ScoreSums], Any, tuple[str
         rides = np.arange(grid.score.n_codes) % 2 == 1
         moved = (*base, *made, bin_of(k))
         made += [bin_of(k)] + [pairs_of(k)] * pairs + [credit_of(k), own_of(k)] * ranks
+        made += [*places_of(k)] * (ranks and bool(run.accepted))
         route = RouteScore(
             prepare if handle is None else None, k, grid.score, grid.loss if pairs else None, rides, moved
         )
@@ -71,7 +74,7 @@ def _chain(run: Run, scores: list[int]) -> tuple[list[ScoreSums], Any, tuple[str
         handle = done.carried
         counts = grid.by_score.sum(axis=1)
         check_buckets("Bin of the score", done.states, counts, int(counts[1::2].sum()))
-        found.append(sum_score(grid, done.states, run.constant(k), ranks))
+        found.append(sum_score(grid, done.states, run.constant(k), ranks, run.accepted))
     if not pairs:
         return found, handle, (*base, *made)
     grid = run.grids[scores[0]]
@@ -96,9 +99,9 @@ def _ranked(run: Run, k: int, sums: ScoreSums, metrics: list[Metric]) -> Ranked:
         for code, centre in sums.centres.items():
             centres[code] = centre
         for metric in metrics:
-            if metric.formula is not None and not math.isnan(metric.formula.value(sums.areas)):
-                own, credit, by_error = row_terms(metric, sums)
-                terms[metric.name] = (own, float(credit), float(by_error[0]), float(by_error[1]))
+            if metric.formula is not None and not math.isnan(area_value(metric, sums)):
+                own, credit, by_error, share = row_terms(metric, sums)
+                terms[metric.name] = (own, float(credit), (float(by_error[0]), float(by_error[1])), share)
     pairs = sums.concordance if sums.sizes else None
     return Ranked(
         k,

@@ -27,6 +27,7 @@ from uqeval.distributed.plan.columns import (
     credit_of,
     own_of,
     pairs_of,
+    places_of,
     score_of,
     table_of,
 )
@@ -34,6 +35,7 @@ from uqeval.distributed.plan.count import CLUSTER_BUCKETS, ECE_BINS, cluster_buc
 from uqeval.distributed.plan.edges import changed
 from uqeval.inference.tally import NAN, Held, Moments
 from uqeval.metrics.registry import REGISTRY
+from uqeval.metrics.selective import Accepted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -72,6 +74,9 @@ class RouteUnits:
         return Routed(table_of({name: rows[name] for name in self.keep}), bucket)
 
 
+Pair = tuple[float, float]  # of a right and of a wrong row
+
+
 @dataclass(frozen=True)
 class Ranked:
     """What turns the rows of one score into units, known when all of its bins are done."""
@@ -83,7 +88,7 @@ class Ranked:
     mean_shift: float = 0.0  # of its delete-one shifts
     value: float = NAN  # of UQ-AUC
     centres: Float | None = None  # by score code
-    terms: dict[str, tuple[float, float, float, float]] | None = None  # by metric of the areas: `Terms`, as floats
+    terms: dict[str, tuple[float, float, Pair, Pair]] | None = None  # by metric of the areas: `Terms`, as floats
 
 
 @dataclass(frozen=True)
@@ -115,19 +120,23 @@ class FinishUnits:
     def _areas(self, metric: str, rows: Rows, g: Int | None) -> dict[str, Float]:
         """Influence values."""
         e = rows[ERROR].astype(np.int64)
-        x = np.stack([self._influence(metric, one, rows, e) for one in self.scores]) / self.n
+        x = np.stack([self._influence(metric, one, rows, e, self.n) for one in self.scores]) / self.n
         if g is None:
             return {metric: x * np.sqrt(np.array(self.inflate))[e]}
         return {metric: np.stack([np.bincount(g, weights=row) for row in x])}
 
     @staticmethod
-    def _influence(metric: str, one: Ranked, rows: Rows, e: Int) -> Float:
+    def _influence(metric: str, one: Ranked, rows: Rows, e: Int, n: int) -> Float:
         assert one.centres is not None
         assert one.terms is not None
-        own, credit, right, wrong = one.terms[metric]
+        own, credit, by_error, share = one.terms[metric]
+        rule = REGISTRY[metric].formula
+        if isinstance(rule, Accepted):
+            start, stop = (rows[name] for name in places_of(one.k))
+            return np.array(by_error)[e] + np.array(share)[e] * rule.share(start, stop, n)
         if credit:
-            return np.array([right, wrong])[e] + credit * rows[credit_of(one.k)]
-        shift = np.array([right, wrong])[e] / own
+            return np.array(by_error)[e] + credit * rows[credit_of(one.k)]
+        shift = np.array(by_error)[e] / own
         influence: Float = own * (rows[own_of(one.k)] - one.centres[rows[bin_of(one.k)]] + shift)
         return influence
 

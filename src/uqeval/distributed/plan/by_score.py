@@ -32,12 +32,14 @@ from uqeval.distributed.plan.columns import (
     credit_of,
     own_of,
     pairs_of,
+    places_of,
     score_of,
     table_of,
     take,
 )
 from uqeval.distributed.plan.edges import Axis, Codes, RowsChanged, changed, ride, shares_sizes, total_and_squares
 from uqeval.inference.tally import Spread
+from uqeval.metrics.selective import Accepted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -104,6 +106,7 @@ class FinishScore:
     by_loss: Int | None = None
     credit: Int | None = None  # (codes, 2): for rows of point bins twice the credit of a right and of a wrong row …
     own: Float | None = None  # … and their `own` of AURC
+    accepted: tuple[Accepted, ...] = ()  # the surest shares whose risk is wanted
     every: bool = False  # carry every row, not only those whose pair count is not complete
     carry: tuple[str, ...] = ()
 
@@ -140,6 +143,8 @@ class FinishScore:
         if self.credit is not None and self.own is not None:
             e = rows[ERROR].astype(np.int64)
             rows[credit_of(k)], rows[own_of(k)] = self.credit[q, e], self.own[q, e]
+            before = self.before.sum(axis=1)[q]
+            rows |= dict(zip(places_of(k), (before, before + self.counts.sum(axis=1)[q]), strict=True))
         if not self.every and LOSS_BIN in rows:  # counted from the grid already
             rows = take(rows, np.flatnonzero(~rows[LOSS_BIN] & 1))
         return {name: rows[name] for name in self.carry}
@@ -190,12 +195,24 @@ class FinishScore:
         state["above2"] = total_and_squares(top)[1]
         area, own = _area_of_rows(order, e, right_before + wrong_before, wrong_before, total)
         state["area"] = area.packed()
+        start, stop = (x + (right_before + wrong_before) for x in (order.start, order.end))
+        state["accepted"] = [accepted_sums(rule, start, stop, is_wrong, total) for rule in self.accepted]
         if credit_of(self.k) in self.carry:
             values = np.empty(len(e), dtype=np.int64)
             values[order.row] = credit + np.where(is_wrong, below, above)
             owns = np.empty(len(e))
             owns[order.row] = own
             out[credit_of(self.k)], out[own_of(self.k)] = values, owns
+            for name, place in zip(places_of(self.k), (start, stop), strict=True):
+                out[name] = np.empty(len(e), dtype=np.int64)
+                out[name][order.row] = place
+
+
+def accepted_sums(rule: Accepted, start: Int, stop: Int, wrong: NDArray[np.bool_], total: int) -> list[float]:
+    """Σ share and Σ share² of right rows and of wrong rows, Σ over rows next to the cut, and over the wrong ones."""
+    share, near = rule.share(start, stop, total), rule.near(start, stop, total, total)
+    sums = [float(x[side].sum()) for side in (~wrong, wrong) for x in (share, share * share)]
+    return [*sums, float(near.sum()), float(near[wrong].sum())]
 
 
 # ---- AURC piece by piece ----------------------------------------------------------------------------------------

@@ -66,6 +66,11 @@ def own_of(k: int) -> str:
     return f"own {k}"
 
 
+def places_of(k: int) -> tuple[str, str]:
+    """Where the row's tied block of score k begins and ends among all rows: only where a metric needs it."""
+    return f"start {k}", f"stop {k}"
+
+
 def columns_of(table: pa.Table) -> Rows:
     """Columns of the wire in a table."""
     return {name: table.column(name).to_numpy() for name in table.column_names}

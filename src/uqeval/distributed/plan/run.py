@@ -42,6 +42,7 @@ from uqeval.distributed.result import Summary, Timed
 from uqeval.evaluation.row_data import RowData
 from uqeval.inputs.columns import listed
 from uqeval.metrics.registry import REGISTRY, Metric, get_metric
+from uqeval.metrics.selective import Accepted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -277,6 +278,11 @@ class Run:
         if carried is not None:
             self.engine.release(carried)
 
+    @property
+    def accepted(self) -> tuple[Accepted, ...]:
+        """The surest shares whose risk is wanted."""
+        return tuple(metric.formula for metric in self.metrics if isinstance(metric.formula, Accepted))
+
     def constant(self, k: int) -> bool:
         return bool(self.state["low"][k] == self.state["high"][k])
 
@@ -293,7 +299,7 @@ class Run:
         )
         counts = grid.by_score.sum(axis=1)
         check_buckets("Bin of the score", done.states, counts, int(counts[grid.small].sum()))
-        sums = sum_score(grid, done.states, self.constant(k), ranks)
+        sums = sum_score(grid, done.states, self.constant(k), ranks, self.accepted)
         if not pairs:
             self.release(done.carried)
             return sums
@@ -329,6 +335,7 @@ class Run:
             grid.by_score,
             grid.before,
             ranks,
+            accepted=self.accepted if ranks else (),
             at_point=grid.at_point if pairs else None,
             across=grid.across if pairs else None,
             by_loss=grid.by_loss if pairs else None,

@@ -36,10 +36,19 @@ from uqeval.inference.tally import (
 from uqeval.kernels import ConcordanceSums, alike_sums
 from uqeval.metrics.calibration import Bins, l1
 from uqeval.metrics.registry import Metric
-from uqeval.metrics.selective import Areas
+from uqeval.metrics.selective import Accepted, Areas, Formula
 
 __all__ = ["Clustered", "ScoreSums", "Terms", "add_point_pairs", "add_sizes", "calibration_cells", "check_buckets"]
-__all__ += ["ece_bins", "model_tally", "point_values", "ranking_tally", "row_terms", "sizes_of", "sum_score"]
+__all__ += [
+    "area_value",
+    "ece_bins",
+    "model_tally",
+    "point_values",
+    "ranking_tally",
+    "row_terms",
+    "sizes_of",
+    "sum_score",
+]
 
 
 @dataclass
@@ -56,6 +65,7 @@ class ScoreSums:
     above2: int = 0  # Σ over wrong rows of (2·rows above)², ties half
     bins: dict[int, Area] = field(default_factory=dict)  # by score code
     sizes: dict[int, list[int]] = field(default_factory=dict)  # rows tied in the loss → rows, Σ credit2, Σ credit2²
+    shares: dict[Accepted, Float] = field(default_factory=dict)  # `accepted_sums` of each share
 
     @property
     def right(self) -> int:
@@ -64,6 +74,11 @@ class ScoreSums:
     @property
     def tie_rate(self) -> float:
         return (self.ties2 - self.n) / (self.n * (self.n - 1))
+
+    def accepted(self, coverage: float) -> tuple[float, float]:
+        """Risk of the surest share, and risk of the rows next to the cut."""
+        sums = self.shares[Accepted(coverage)]
+        return min(1.0, float(sums[2]) / (coverage * self.n)), float(sums[5] / sums[4])
 
     @cached_property
     def areas(self) -> Areas:
@@ -159,9 +174,11 @@ def point_values(grid: Grid) -> tuple[Int, Float]:
     return credit, own
 
 
-def sum_score(grid: Grid, states: list[State], constant: bool, ranks: bool) -> ScoreSums:
+def sum_score(
+    grid: Grid, states: list[State], constant: bool, ranks: bool, accepted: tuple[Accepted, ...] = ()
+) -> ScoreSums:
     """Point bins from the grid, intervals from what shuffle 1 gave (already checked)."""
-    sums = ScoreSums(grid.n, grid.wrong, constant)
+    sums = ScoreSums(grid.n, grid.wrong, constant, shares={rule: np.zeros(6) for rule in accepted})
     for point in _points(grid):
         rows = point.right + point.wrong
         sums.ties2 += rows**2
@@ -171,6 +188,11 @@ def sum_score(grid: Grid, states: list[State], constant: bool, ranks: bool) -> S
             sums.right_squares += point.right * point.right_credit**2
             sums.above2 += point.wrong * (2 * (grid.n - point.before) - rows) ** 2
             sums.bins[point.code] = point.area
+            for rule in accepted:
+                share = float(rule.share(point.before, point.before + rows, grid.n))
+                near = float(rule.near(point.before, point.before + rows, grid.n, grid.n))
+                right, wrong = ([count * share, count * share**2] for count in (point.right, point.wrong))
+                sums.shares[rule] += np.array([*right, *wrong, rows * near, point.wrong * near])
     for state in states:
         if not state["rows"]:
             continue
@@ -181,6 +203,8 @@ def sum_score(grid: Grid, states: list[State], constant: bool, ranks: bool) -> S
             sums.right_squares += right2
             sums.above2 += state["above2"]
             sums.bins[2 * int(state["bucket"])] = Area.unpacked(state["area"])
+            for rule, found in zip(accepted, state["accepted"], strict=True):
+                sums.shares[rule] += np.array(found)
         add_sizes(sums.sizes, state.get("sizes", []))
     return sums
 
@@ -240,16 +264,23 @@ def ranking_tally(metric: Metric, sums: ScoreSums, clustered: Clustered | None) 
 
 
 class Terms(NamedTuple):
-    """The influence of a row: own·(influence on AURC) + credit·(twice its credit) + a number by error."""
+    """The influence of a row: own·(influence on AURC) + credit·(twice its credit) + share·(accepted) + a number.
+
+    The last two differ between right and wrong rows.
+    """
 
     own: float
     credit: Fraction
     by_error: tuple[Fraction | float, Fraction | float]
+    share: tuple[float, float] = (0.0, 0.0)
 
 
 def row_terms(metric: Metric, sums: ScoreSums) -> Terms:
     """As `inference.influence.area_influence`, where errors are 0/1: only two parts differ from row to row."""
     assert metric.formula is not None
+    if isinstance(metric.formula, Accepted):
+        (risk, near), coverage = sums.accepted(metric.formula.coverage), metric.formula.coverage
+        return Terms(0.0, Fraction(0), (near - risk, near - risk), (-near / coverage, (1 - near) / coverage))
     n, wrong, slopes = sums.n, sums.wrong, metric.formula.slopes(sums.areas)
     if slopes.augrc:
         twice = Fraction(2 * wrong * sums.right - sums.credit2 + wrong * wrong, n * n)  # 2·AUGRC
@@ -265,14 +296,14 @@ def row_terms(metric: Metric, sums: ScoreSums) -> Terms:
 
 def _area_tally(metric: Metric, sums: ScoreSums, sizes: Sizes, clusters2: float | None) -> AreaTally:
     assert metric.formula is not None
-    n, value = sums.n, float(metric.formula.value(sums.areas))
+    n, value = sums.n, area_value(metric, sums)
     if math.isnan(value) or not sums.wrong:
         right2 = wrong2 = 0.0
     else:
         terms = row_terms(metric, sums)
-        right2, wrong2 = (_squares(terms, sums, side) / n**2 for side in (0, 1))
+        right2, wrong2 = (_squares(metric, terms, sums, side) / n**2 for side in (0, 1))
     few: dict[str, float] = {}
-    if metric.interval == "gamma" and metric.formula.slopes(sums.areas).aurc:
+    if isinstance(metric.formula, Formula) and metric.interval == "gamma" and metric.formula.slopes(sums.areas).aurc:
         few["contributions2"] = math.fsum(area.later2 for area in sums.bins.values()) / n**2
         few["largest"] = harmonic(0, n) / n * sizes.largest
     elif metric.interval == "gamma":
@@ -280,9 +311,19 @@ def _area_tally(metric: Metric, sums: ScoreSums, sizes: Sizes, clusters2: float 
     return AreaTally(sizes, value, right2, wrong2, clusters2, **few)
 
 
-def _squares(terms: Terms, sums: ScoreSums, side: int) -> float:
+def area_value(metric: Metric, sums: ScoreSums) -> float:
+    """Of a metric of the areas, before its affine map."""
+    assert metric.formula is not None
+    return float(metric.formula.value(sums.areas if isinstance(metric.formula, Formula) else sums))
+
+
+def _squares(metric: Metric, terms: Terms, sums: ScoreSums, side: int) -> float:
     """Σ influence² over the right rows (0) or over the wrong ones (1)."""
     add = terms.by_error[side]
+    if isinstance(metric.formula, Accepted):
+        count, slope = (sums.right, sums.wrong)[side], terms.share[side]
+        once, twice = (float(x) for x in sums.shares[metric.formula][2 * side : 2 * side + 2])
+        return float(count * add**2 + 2 * add * slope * once + slope**2 * twice)
     if terms.credit:  # rationals: no digit is lost where terms cancel
         count, squares = ((sums.right, sums.right_squares), (sums.wrong, sums.wrong_squares))[side]
         return float(count * add**2 + 2 * add * terms.credit * sums.credit2 + terms.credit**2 * squares)
