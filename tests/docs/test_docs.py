@@ -149,11 +149,14 @@ def _same(node: ast.expr, said: str, value: Any) -> bool:
     return repr(value) == text
 
 
-def run_console(block: Block, page: str) -> list[str]:
+def run_console(block: Block, page: str, studies: bool = False) -> list[str]:
+    """Runs the commands; those that reproduce a study only up to their options, unless they are asked for."""
     problems, out = [], ""
     for line in _calls(block.body):
-        said = _EXIT.search(line)
-        done = call(*shlex.split(line, comments=True)[1:])
+        said, words = _EXIT.search(line), shlex.split(line, comments=True)[1:]
+        if words[0] == "reproduce":
+            words += ["--seeds", "1"] * ("--seeds" in words) if studies else ["--help"]
+        done = call(*words)
         out += done.out + done.err
         if done.code != int(said["code"] if said else 0):
             problems.append(f"{page}:{block.line}: {line}\nleft with {done.code}: {done.err or done.out}")
@@ -207,8 +210,19 @@ def given_names() -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("path", PAGES, ids=name_of)
-def test_examples_of_the_page_run_and_print_what_it_says(path, folder):
+def with_studies(path: Path) -> bool:
+    return "\nuqeval reproduce" in path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("path", "studies"),
+    [
+        *((path, False) for path in PAGES),
+        *(pytest.param(path, True, marks=pytest.mark.slow) for path in PAGES if with_studies(path)),
+    ],
+    ids=lambda value: name_of(value) if isinstance(value, Path) else "studies" if value else "",
+)
+def test_examples_of_the_page_run_and_print_what_it_says(path, studies, folder):
     page, blocks = name_of(path), blocks_of(path.read_text(encoding="utf-8"))
     if absent := missing_packages(blocks):
         pytest.skip(f"the examples of {page} need {', '.join(absent)}")
@@ -217,7 +231,7 @@ def test_examples_of_the_page_run_and_print_what_it_says(path, folder):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", uq.UQWarning)  # as a reader sees them: not as errors
         for block in blocks:
-            run = run_python(block, page, namespace) if block.kind == "python" else run_console(block, page)
+            run = run_python(block, page, namespace) if block.kind == "python" else run_console(block, page, studies)
             problems += run
     assert not problems, "\n".join(problems)
 
