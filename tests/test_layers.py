@@ -27,7 +27,7 @@ LAYERS = [
     "datasets",
     "methods",
     "plot",
-    "report",
+    "pages",
     "reproduce",
     "cli",
 ]
@@ -39,8 +39,8 @@ ALLOWED = {
     "pandas": {"_result", "distributed"},  # to_frame
     "polars": {"_result", "distributed"},
     "altair": {"plot", "reproduce"},
-    "vl_convert": {"plot", "report", "reproduce"},
-    "jinja2": {"report", "reproduce"},
+    "vl_convert": {"pages", "plot", "reproduce"},
+    "jinja2": {"pages"},
     "typer": {"cli"},
     "rich": {"cli", "methods"},
     "torch": {"methods", "reproduce"},

@@ -11,7 +11,7 @@ import pytest
 
 import uqeval as uq
 from uqeval.decide.threshold import shown as printed
-from uqeval.report.words import count, percent
+from uqeval.pages.words import count, percent
 
 pytestmark = pytest.mark.slow
 

@@ -310,7 +310,7 @@ def test_features_are_computed_once_and_a_stopped_run_goes_on(tmp_path, monkeypa
     whole = np.array(compute_features(network, images, tmp_path / "whole", **asked))
     assert whole.shape == (10, 6)
 
-    def stop(done, total):
+    def stop(_, done, total):
         if done == 8:
             raise KeyboardInterrupt
 
@@ -318,7 +318,7 @@ def test_features_are_computed_once_and_a_stopped_run_goes_on(tmp_path, monkeypa
         compute_features(network, images, tmp_path / "part", progress=stop, **asked)
     seen = []
     part = compute_features(network, images, tmp_path / "part", progress=lambda *at: seen.append(at), **asked)
-    assert seen == [(10, 10)]
+    assert seen == [("features", 10, 10)]
     np.testing.assert_array_equal(part, whole)
     again = compute_features(network, images, tmp_path / "part", progress=lambda *at: seen.append(at), **asked)
     assert len(seen) == 1

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from uqeval._errors import InputError
-from uqeval.reproduce.logits.writer import find_predictions
+from uqeval.reproduce.logits.folder import find_predictions
 from uqeval.reproduce.models.vision import classify
 from uqeval.reproduce.models.vision.backbones import Backbone, Preprocess
 from uqeval.reproduce.models.vision.classify import classify_folder, find_images
@@ -67,7 +67,7 @@ def test_rows_follow_the_numbers_of_the_files(folder, tmp_path):
         progress=lambda *at: calls.append(at),
     )
     assert names == ["a", "b"]
-    assert calls[-1] == (12, 12)
+    assert calls[-1] == ("classification", 12, 12)
     rows = np.array(sorted(NUMBERS)) - 1
     for prediction in find_predictions(tmp_path / "out"):
         logits = prediction.open()
@@ -153,7 +153,7 @@ def test_finished_models_are_left_alone(folder, tmp_path):
     before = (tmp_path / "out" / "a.npy").stat().st_mtime_ns
     calls = []
     classify_folder([grey("a"), grey("b")], folder, tmp_path / "out", progress=lambda *at: calls.append(at), **asked)
-    assert calls == [(6, 6)]
+    assert calls == [("classification", 6, 6)]
     assert (tmp_path / "out" / "a.npy").stat().st_mtime_ns == before
 
 

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import zipfile
 
 import numpy as np
@@ -159,7 +160,7 @@ def test_changed_rows_are_found_by_their_hash(tmp_path, logits, labels):
 @pytest.mark.parametrize("stop", ["net.rows.npy", "net.npy", "net.json"])
 def test_a_kill_between_two_files_never_pairs_old_and_new(tmp_path, logits, labels, monkeypatch, stop):
     save(tmp_path, logits[:50], labels, rows=np.arange(50), key="old")
-    replace = writing.os.replace
+    replace = os.replace
 
     def killed(source, target):
         if str(target).endswith(stop):
@@ -167,7 +168,7 @@ def test_a_kill_between_two_files_never_pairs_old_and_new(tmp_path, logits, labe
         replace(source, target)
 
     with monkeypatch.context() as patch:
-        patch.setattr(writing.os, "replace", killed)
+        patch.setattr(os, "replace", killed)
         with pytest.raises(KeyboardInterrupt):
             save(tmp_path, logits[50:100], labels, rows=np.arange(50, 100), key="new")
     assert not finished(tmp_path, "net", "new")

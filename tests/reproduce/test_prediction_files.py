@@ -7,15 +7,8 @@ import pytest
 
 from uqeval._errors import InputError
 from uqeval.reproduce.logits.families import TEXT, VISION, family_of, look_of
-from uqeval.reproduce.logits.folder import scan_predictions
-from uqeval.reproduce.logits.writer import (
-    LogitsWriter,
-    check_prediction,
-    file_name,
-    find_predictions,
-    finished,
-    save_logits,
-)
+from uqeval.reproduce.logits.folder import check_prediction, find_predictions, scan_predictions
+from uqeval.reproduce.logits.writer import LogitsWriter, file_name, finished, save_logits
 
 N, K = 300, 4
 

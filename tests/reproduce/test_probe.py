@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from uqeval._errors import InputError, UQWarning
-from uqeval.reproduce.logits.writer import find_predictions
+from uqeval.reproduce.logits.folder import find_predictions
 from uqeval.reproduce.models.vision.backbones import Backbone, Preprocess, backbone
 from uqeval.reproduce.models.vision.probe import (
     _groups,
@@ -125,7 +125,7 @@ def test_probes_of_backbones_are_written_with_what_made_them(tmp_path):
         nets(), images, labels, tmp_path, image_size=8, lr=0.1, device="cpu", progress=lambda *at: calls.append(at)
     )
     assert names == ["small-8px", "conv-8px"]
-    assert calls[-1] == (240, 240)
+    assert calls[-1] == ("linear probes", 240, 240)
     assert calls == sorted(calls)
     found = {p.name: p for p in find_predictions(tmp_path)}
     assert set(found) == set(names)
@@ -193,7 +193,8 @@ def test_bad_input_to_the_probe_is_named(tmp_path):
 
 def test_features_too_wide_for_memory_are_probed_in_groups():
     rows = 2**20
-    assert _groups([512, 64, 512, 64], rows, torch.device("cpu")) == [[1, 3], [0], [2]]
+    widths = {"a": 512, "b": 64, "c": 512, "d": 64}
+    assert _groups(widths, rows, torch.device("cpu")) == [["b", "d"], ["a"], ["c"]]
 
 
 @pytest.mark.slow

@@ -398,8 +398,8 @@ def test_progress_ends_at_the_messages_of_all_models(nli, tmp_path):
     told = []
     models = [f"nli:{nli.folder}:name=a", f"nli:{nli.folder}:name=b@en"]
     classify_messages(models, nli.messages, tmp_path, device="cpu", min_rows=5, progress=lambda *x: told.append(x))
-    assert told[-1] == (90, 90)
-    assert [done for done, _ in told] == sorted(done for done, _ in told)
+    assert told[-1] == ("zero-shot classification", 90, 90)
+    assert told == sorted(told, key=lambda step: step[1])
 
 
 def test_sequence_to_sequence_scores_are_mean_log_likelihoods(nli, tmp_path):

@@ -87,8 +87,8 @@ def read(
 
 
 @contextmanager
-def bar(console: Console, title: str) -> Iterator[Any]:
-    """A progress bar as a callable(stage, done, total)."""
+def bar(console: Console, title: str | None = None) -> Iterator[Any]:
+    """A progress bar as a callable(stage, done, total); without a title it shows the stage."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -96,5 +96,7 @@ def bar(console: Console, title: str) -> Iterator[Any]:
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=console, transient=True, disable=console.quiet) as progress:
-        task = progress.add_task(title)
-        yield lambda stage, done, total: progress.update(task, completed=done, total=total)
+        task = progress.add_task(title or "")
+        yield lambda stage, done, total: progress.update(
+            task, description=title or stage.capitalize(), completed=done, total=total
+        )

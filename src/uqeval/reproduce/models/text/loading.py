@@ -1,4 +1,4 @@
-"""Reads a language model for `text_scorers`: from a folder, the cache of Hugging Face, or the network.
+"""Reads a language model for `scorers`: from a folder, the cache of Hugging Face, or the network.
 
 Safetensors alone, never pickled weights; no code of the repository is run.
 """
@@ -19,7 +19,7 @@ from uqeval.reproduce.logits.file import hash_file
 from uqeval.reproduce.models.text.models import TextModel, folder_of
 from uqeval.reproduce.models.text.scorers import Embedding, Entailment, Function, Likelihood, Scorer
 
-__all__ = ["NoNetwork", "load_scorer", "torch_device", "weights_key"]
+__all__ = ["NoNetwork", "load_scorer", "weights_key"]
 
 # Positions of these start after the padding index, so two of the stated ones cannot be used.
 _SHIFTED = {"roberta", "xlm-roberta", "camembert", "mpnet", "xlm-roberta-xl"}
@@ -51,22 +51,6 @@ def weights_key(model: TextModel) -> dict[str, Any]:
     files = sorted(path for path in folder.rglob("*") if path.suffix in kinds and path.is_file())
     text = json.dumps([(path.relative_to(folder).as_posix(), hash_file(path)) for path in files])
     return {"files": hashlib.sha256(text.encode()).hexdigest()}
-
-
-def torch_device(device: Any = None) -> Any:
-    """The torch device: a GPU where there is one, unless said otherwise."""
-    try:
-        import torch
-    except ImportError:
-        raise MissingExtra("zero-shot classification", "torch", "text") from None
-    if device is None or device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        return torch.device(device)
-    except (RuntimeError, TypeError) as error:
-        raise InputError(
-            f"`device` is {device!r}, which torch does not know ({error}). Use auto, cpu or cuda."
-        ) from None
 
 
 def _loaded(model: TextModel, device: Any, precision: str | None, download: bool) -> Scorer:

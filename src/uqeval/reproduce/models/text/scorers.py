@@ -1,6 +1,6 @@
 """How well each of a few sentences fits each text: by entailment, by cosine of embeddings, or by likelihood.
 
-Gives an (n, k) array of scores from a network that `text_loading` has read. What they are turned into is for
+Gives an (n, k) array of scores from a network that `loading` has read. What they are turned into is for
 `zeroshot`.
 """
 

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from uqeval._errors import InputError, MissingExtra
-from uqeval.reproduce.logits.left_out import LeftOut
+from uqeval.reproduce.logits.writer import Making, check_once
 from uqeval.reproduce.models.vision import efficientnet_lite
 
 __all__ = ["PAPER_BACKBONES", "Backbone", "Preprocess", "backbone", "backbone_names", "fixed_size", "usable"]
@@ -218,12 +218,15 @@ def backbone(wanted: str | nn.Module | Backbone, *, weights: str | Path | None =
     return _from_torchvision(wanted, name, chosen or weights, folder)
 
 
-def usable(wanted: Iterable[Any], weights: str | Path | None, left: LeftOut) -> list[Backbone]:
-    """The networks of these names; those that cannot be made are left out, or an error."""
+def usable(
+    what: str, wanted: str | nn.Module | Backbone | Iterable[Any], weights: str | Path | None, making: Making
+) -> list[Backbone]:
+    """The networks of these names, each once; those that cannot be made are left out, or an error."""
     found = []
-    for item in wanted:
-        with left.guard(item if isinstance(item, str) else type(item).__name__):
+    for item in backbone_names(wanted):
+        with making.guard(item if isinstance(item, str) else type(item).__name__):
             found.append(backbone(item, weights=weights))
+    check_once(what, [network.name for network in found])
     return found
 
 

@@ -19,9 +19,9 @@ import pytest
 import uqeval as uq
 from uqeval._errors import InputError
 from uqeval.decide.threshold import shown as printed
-from uqeval.report import explorer, mistakes, words
-from uqeval.report.page import render
-from uqeval.report.payload import _accepts_more, evaluation_payload
+from uqeval.pages import explorer, mistakes, words
+from uqeval.pages.payload import _accepts_more, evaluation_payload
+from uqeval.pages.report import render
 
 EVIL = "</script><img src=x onerror=alert(1)>"
 
@@ -122,7 +122,7 @@ def test_the_verdict_is_that_of_the_functions(example, page):
 
 def test_the_table_has_all_scores_and_the_charts_eight(example, page):
     payload = payload_of(example)
-    assert [name for name, _ in payload["table"]["rows"]] == list(example.scores)
+    assert [row[0] for row in payload["table"].rows] == list(example.scores)
     assert len(payload["shown"]) == 8
     assert "The 8 best scores of 11" in page.text
     for name in example.scores:
@@ -154,11 +154,12 @@ def test_confident_mistakes_are_the_wrong_rows_with_the_lowest_score(example):
     best = example.best("uq_auc")[0]
     score, error = example.source.score(best), example.source.error
     expected = sorted(np.flatnonzero(error), key=lambda row: score[row])[:7]
-    assert [int(line[0]) for line in found["rows"]] == expected
-    assert [int(line[-1]) for line in found["rows"]] == [2 * row for row in expected]
+    lines = found["table"].rows
+    assert [int(line[0]) for line in lines] == expected
+    assert [int(line[-1]) for line in lines] == [2 * row for row in expected]
     pred = example.source.pred
-    assert [line[1] for line in found["rows"]] == [pred.classes[code] for code in pred.labels[expected]]
-    assert all(line[1] != line[2] for line in found["rows"])
+    assert [line[1] for line in lines] == [pred.classes[code] for code in pred.labels[expected]]
+    assert all(line[1] != line[2] for line in lines)
 
 
 @pytest.mark.parametrize("kind", ["dict", "pandas", "polars", "pyarrow"])
@@ -178,9 +179,9 @@ def test_columns_of_any_frame_stand_beside_the_mistakes(example, kind):
         given = pyarrow.table(columns)
     else:
         given = columns
-    found = mistakes.find(example.source, "entropy", given, 5)
-    assert found["head"][-2:] == ["name", "x"]
-    for line in found["rows"]:
+    found = mistakes.find(example, "entropy", given, 5)["table"]
+    assert found.head[-2:] == ["name", "x"]
+    for line in found.rows:
         assert line[-2] == f"row {line[0]}"
         assert line[-1] == f"{int(line[0]) / (example.n - 1):.4g}"
 
@@ -189,7 +190,7 @@ def test_ids_and_ties_keep_their_order():
     score = np.array([0.5, 0.1, 0.1, 0.1, 0.9, 0.2])
     pred = uq.Predictions(error=[1, 1, 1, 0, 0, 1], scores={"s": score}, ids=list("abcdef"))
     ev = quiet(uq.evaluate, pred, metrics="uq_auc")
-    assert [line[:2] for line in mistakes.find(ev.source, "s", None, 2)["rows"]] == [["1", "b"], ["2", "c"]]
+    assert [line[:2] for line in mistakes.find(ev, "s", None, 2)["table"].rows] == [("1", "b"), ("2", "c")]
 
 
 def test_numbers_are_short(page):
@@ -499,7 +500,7 @@ def test_line_separators_and_lone_surrogates_can_be_written(tmp_path):
 def test_endless_names_are_cut(example):
     found, error, _ = rows(200, scores=1)
     ev = quiet(uq.evaluate, score={"x" * 5000: found["s0"]}, error=error, metrics=["uq_auc"])
-    assert payload_of(ev)["table"]["rows"][0][0] == "x" * 119 + "…"
+    assert payload_of(ev)["table"].rows[0][0] == "x" * 119 + "…"
 
 
 # ---- size, time, writing ---------------------------------------------------------------------------------------
@@ -593,20 +594,15 @@ def test_a_comparison_has_no_rows_for_columns():
         uq.report(uq.compare(found, error=error), columns={"x": [1]})
 
 
-def test_report_can_be_called_before_and_after_its_parts_are_imported():
+def test_report_is_the_function_before_and_after_its_parts_are_imported():
     code = """
-import uqeval as uq, inspect
-ev = uq.evaluate(score=[0.1, 0.2, 0.3, 0.9] * 20, error=[0, 0, 0, 1] * 20, metrics="uq_auc")
-first = uq.report(ev)
-import uqeval.report.page
-from uqeval.report import report
-import uqeval.report as module
-assert first == uq.report(ev) == report(ev) == module(ev) == uqeval.report(ev)
+import inspect, types, uqeval as uq
+assert inspect.isfunction(uq.report)
+import uqeval.pages, uqeval.pages.report
+from uqeval import report
+assert report is uq.report is uqeval.report is uqeval.pages.report.report
+assert isinstance(uq.pages, types.ModuleType) and type(uq.pages) is types.ModuleType
 assert list(inspect.signature(uq.report).parameters)[:3] == ["result", "path", "max_risk"]
 """
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
-
-
-def test_importing_a_part_first_leaves_report_callable():
-    code = "import uqeval.report.words, uqeval as uq; assert callable(uq.report) and callable(uq.report.report)"
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+    for first in ("", "import uqeval.pages.words"):
+        subprocess.run([sys.executable, "-c", f"{first}\n{code}"], check=True, timeout=120)

@@ -1,7 +1,7 @@
 """An evaluation or a comparison → what the page says, as a plain dict of text and numbers.
 
-Nothing here is HTML, and nothing is escaped: that is for `page`. Rows are aggregated, so that the dict is as small for
-a million of them as for a thousand.
+Nothing here is HTML, and nothing is escaped: that is for `builder`. Rows are aggregated, so that the dict is as small
+for a million of them as for a thousand.
 """
 
 from __future__ import annotations
@@ -13,20 +13,19 @@ from typing import Any
 import numpy as np
 
 from uqeval._errors import InputError, collected
-from uqeval._result import number, p_text, versions
+from uqeval._result import Grid, number, p_text, versions
 from uqeval.decide.choose import choose_threshold
 from uqeval.decide.threshold import Threshold
 from uqeval.decide.threshold import shown as printed
 from uqeval.evaluation.compare import compare as compare_scores
 from uqeval.evaluation.comparison import Comparison
 from uqeval.evaluation.result import Evaluation, heading
-from uqeval.evaluation.table import Table
 from uqeval.inference.result import Estimate
 from uqeval.inference.sample import kish
 from uqeval.metrics.registry import REGISTRY
-from uqeval.report import charts, mistakes
-from uqeval.report.explorer import explore
-from uqeval.report.words import clip, count, percent, plural, quoted, signed
+from uqeval.pages import charts, mistakes
+from uqeval.pages.explorer import explore
+from uqeval.pages.words import clip, count, percent, plural, quoted, signed
 
 __all__ = ["MOST_SCORES", "comparison_payload", "evaluation_payload"]
 
@@ -40,12 +39,11 @@ def evaluation_payload(
     ev: Evaluation, *, max_risk: float, title: str | None, columns: Any, most_mistakes: int, compare: bool
 ) -> dict[str, Any]:
     """Everything on the page of an evaluation."""
-    table, tried = ev.source, len(ev.scores)
     lead_metric, lead = _lead(ev)
     shown = _shown(ev, lead_metric)
-    explorer = None if table is None else explore(table, shown, tried, max_risk, ev.level)
+    explorer = explore(ev, shown, max_risk)
     act, act_note = _act(ev, lead, max_risk)
-    cmp, cmp_notes = _compared(table, shown, ev.level) if compare else (None, [])
+    cmp, cmp_notes = _compared(ev, shown) if compare else (None, [])
     drawn, chart_notes = charts.of_evaluation(ev, shown, lead, act, explorer)
     compared = None if cmp is None else comparison_section(cmp, ev)
     return {
@@ -55,20 +53,20 @@ def evaluation_payload(
         "facts": _facts(ev),
         "verdict": _verdict(ev, lead_metric, lead, act, act_note, explorer),
         "table": _metric_table(ev),
-        "model": [[name, signed(str(estimate))] for name, estimate in ev.model_lines()],
+        "model": _model(ev),
         "glossary": _glossary(ev.metrics),
         "charts": drawn,
         "explorer": explorer,
-        "explorer_note": _no_explorer(table, explorer),
-        "mistakes": None if table is None else mistakes.find(table, lead, columns, most_mistakes),
+        "explorer_note": _no_explorer(ev, explorer),
+        "mistakes": mistakes.find(ev, lead, columns, most_mistakes),
         "groups": _groups(ev, shown, lead_metric),
         "comparison": compared,
         "shown": shown,
-        "hidden": tried - len(shown),
-        "assumed": _assumed(ev, table, explorer, compared),
+        "hidden": len(ev.scores) - len(shown),
+        "assumed": _assumed(ev, explorer, compared),
         "warned": [*ev.tie_notes(), *ev.warnings, *cmp_notes, *(explorer or {}).get("notes", []), *chart_notes],
         "versions": versions(),
-        "data_hash": None if table is None else data_hash(table, ev.scores),
+        "data_hash": data_hash(ev),
     }
 
 
@@ -243,15 +241,19 @@ def _facts(ev: Evaluation) -> list[list[str]]:
     return [*facts, ["confidence", f"{100 * ev.level:.6g}%"]]
 
 
-def _metric_table(ev: Evaluation) -> dict[str, Any] | None:
-    panels = [panel for panel in ev.panels(width=len(ev.metrics) or 1) if panel.title is None]
-    if not panels:
+def _metric_table(ev: Evaluation) -> Grid | None:
+    panel = next((panel for panel in ev.panels(width=len(ev.metrics) or 1) if panel.title is None), None)
+    if panel is None:
         return None
-    return {
-        "head": [title for title, _, _ in panels[0].columns],
-        "rows": [[clip(name), [(signed(text), top) for text, top in cells]] for name, cells in ev.cells(panels[0])],
-        "detectable": ev.detectable_line() if len(ev.scores) > 1 else None,
-    }
+    rows = [[clip(name), *(signed(text) + " *" * top for text, top in cells)] for name, cells in ev.cells(panel)]
+    note = "Value and interval. ↑ higher is better, ↓ lower is better; the best of each column is marked. "
+    note += (ev.detectable_line() or "") if len(ev.scores) > 1 else ""
+    return Grid(["score", *(title for title, _, _ in panel.columns)], rows, "Metrics by score, with intervals", [note])
+
+
+def _model(ev: Evaluation) -> Grid | None:
+    rows = [[name, signed(str(estimate))] for name, estimate in ev.model_lines()]
+    return Grid(["metric", "value (interval)"], rows, "Metrics of the model") if rows else None
 
 
 def _glossary(metrics: tuple[str, ...]) -> list[list[str]]:
@@ -276,14 +278,11 @@ def _groups(ev: Evaluation, shown: list[str], metric: str | None) -> dict[str, A
         found: list[Estimate] = [ev[None, name, group] for name in models]
         found += [ev[name, metric, group] for name in scored]
         rows.append([clip(group), count(found[0].n) if found else "", *(signed(str(e)) for e in found)])
-    head = ["rows", *(heading(name) for name in models), *map(clip, scored)]
-    return {
-        "metric": None if metric is None else heading(metric),
-        "head": head,
-        "rows": rows,
-        "hidden": len(ev.groups) - len(groups),
-        "lines": ev.mixed_lines(),
-    }
+    head = ["group", "rows", *(heading(name) for name in models), *map(clip, scored)]
+    hidden = len(ev.groups) - len(groups)
+    notes = [f"… and {hidden} more groups, in the Evaluation itself."] if hidden else []
+    table = Grid(head, rows, "Metrics by group", notes)
+    return {"metric": None if metric is None else heading(metric), "table": table, "lines": ev.mixed_lines()}
 
 
 def comparison_section(cmp: Comparison, like: Evaluation | None = None) -> dict[str, Any]:
@@ -301,14 +300,16 @@ def comparison_section(cmp: Comparison, like: Evaluation | None = None) -> dict[
         ]
         for row in [*whole, *parts][:_MOST_PAIRS]
     ]
+    hidden, title = len(cmp.rows) - len(rows), REGISTRY[cmp.metric].title
+    head = ["pair", *(["group"] if parts else []), "difference (interval)", "p", "adjusted p"]
+    more = [f"… and {hidden} more, in the Comparison itself."] if hidden else []
+    values = [[clip(name), signed(number(cmp.values[name]))] for name in cmp.ranking()]
     return {
         "headline": cmp.headline(),
         "verdict": cmp.verdict(),
-        "values": [[clip(name), signed(number(cmp.values[name]))] for name in cmp.ranking()],
-        "title": REGISTRY[cmp.metric].title,
-        "head": [*(["group"] if parts else []), "difference (interval)", "p", "adjusted p"],
-        "rows": rows,
-        "hidden": len(cmp.rows) - len(rows),
+        "title": title,
+        "ranking": Grid(["candidate", title], values, f"{title} of each candidate"),
+        "pairs": Grid(head, rows, "Paired differences", more),
         "alike": [[clip(name) for name in run] for run in cmp.groups()],
         "adjusted": _adjusted(cmp),
         "charts": drawn,
@@ -326,9 +327,9 @@ def _adjusted(cmp: Comparison) -> str:
     )
 
 
-def _compared(table: Table | None, shown: list[str], level: float) -> tuple[Comparison | None, list[str]]:
+def _compared(ev: Evaluation, shown: list[str]) -> tuple[Comparison | None, list[str]]:
     """The shown scores against each other, on UQ-AUC, or on UQ-C-index where only a loss is known."""
-    if table is None or len(shown) < 2:
+    if (table := ev.source) is None or len(shown) < 2:
         return None, []
     metric = "uq_auc" if table.error is not None else "uq_c_index"
     pred = table.pred
@@ -336,7 +337,7 @@ def _compared(table: Table | None, shown: list[str], level: float) -> tuple[Comp
     rows |= {"error": table.error} if metric == "uq_auc" else {"loss": table.loss}
     with collected() as notes:
         try:
-            found = compare_scores({name: table.score(name) for name in shown}, metric=metric, level=level, **rows)
+            found = compare_scores({name: table.score(name) for name in shown}, metric=metric, level=ev.level, **rows)
         except InputError as error:
             return None, [f"The scores are not compared: {error}"]
     return found, [f"comparison: {note}" for note in notes]
@@ -345,18 +346,16 @@ def _compared(table: Table | None, shown: list[str], level: float) -> tuple[Comp
 # ---- what limits it ---------------------------------------------------------------------------------------------
 
 
-def _no_explorer(table: Table | None, explorer: dict[str, Any] | None) -> str | None:
-    if table is None:
+def _no_explorer(ev: Evaluation, explorer: dict[str, Any] | None) -> str | None:
+    if ev.source is None:
         return "The rows were not kept, so there is no threshold to explore."
     if explorer is None:
         return "There is no threshold to explore: that needs errors, or a loss between 0 and 1."
     return None if explorer["scores"] else "No score could be put into the explorer; see what was warned about."
 
 
-def _assumed(
-    ev: Evaluation, table: Table | None, explorer: dict[str, Any] | None, compared: dict[str, Any] | None
-) -> list[str]:
-    lines = ["A higher score means less sure. Ties count half."]
+def _assumed(ev: Evaluation, explorer: dict[str, Any] | None, compared: dict[str, Any] | None) -> list[str]:
+    table, lines = ev.source, ["A higher score means less sure. Ties count half."]
     clusters = None if table is None else table.pred.clusters
     if clusters is not None:
         lines.append(
@@ -382,11 +381,12 @@ def _assumed(
     return [*lines, f"Words for a UQ-AUC: {words}, weakly below; always with an interval above 0.5."]
 
 
-def data_hash(table: Table, names: tuple[str, ...]) -> str:
+def data_hash(ev: Evaluation) -> str | None:
     """SHA-256 of what was judged: scores by name, errors, loss, weights, clusters and groups, in the order of rows."""
-    found = hashlib.sha256()
-    pred = table.pred
-    parts: dict[str, Any] = {f"score {quoted(name)}": table.score(name) for name in names}
+    if (table := ev.source) is None:
+        return None
+    found, pred = hashlib.sha256(), table.pred
+    parts: dict[str, Any] = {f"score {quoted(name)}": table.score(name) for name in ev.scores}
     parts |= {"error": table.error, "loss": pred.loss, "labels": pred.labels, "weights": pred.weights}
     parts |= {"clusters": pred.clusters, "groups": pred.groups}
     for name, values in parts.items():
