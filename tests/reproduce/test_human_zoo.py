@@ -106,9 +106,8 @@ def test_papers_pattern_holds_and_the_page_says_what_drives_it(study):
     assert auc_phi > max(c_phi, auc_varphi)
     assert c_varphi > max(auc_varphi, c_phi)
     good, weak, bad = verdicts(study)
-    assert [line.split(":")[0] for line in weak] == [
-        "UQ-AUC correlates more with κ(s; φ) (chance of error φ) than with κ(s; ϕ) (commitment against the Bayes label ϕ)"
-    ]
+    assert len(weak) == 1
+    assert weak[0].startswith("UQ-AUC correlates more with κ(s; φ) (chance of error φ) than with κ(s; ϕ)")
     assert weak[0].endswith("Williams' test p = 0.4207.")
     assert any("None of our four numbers lies inside the paper's interval" in line for line in bad)
     assert sum("better than" in line for line in good) == 2

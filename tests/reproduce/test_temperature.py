@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from uqeval._errors import InputError, MissingExtra
-from uqeval.reproduce import temperature
 from uqeval.inputs.predictions import softmax
+from uqeval.reproduce import temperature
 from uqeval.reproduce.synthetic.run import GRID, outputs
 from uqeval.reproduce.synthetic.temperature import _PLAN, CASES, ten_classes
 

@@ -25,7 +25,7 @@ from uqeval.inference.sample import kish
 from uqeval.metrics.registry import REGISTRY
 from uqeval.pages import charts, mistakes
 from uqeval.pages.explorer import explore
-from uqeval.pages.words import clip, count, percent, plural, quoted, signed
+from uqeval.pages.words import clip, count, percent, quoted, signed
 
 __all__ = ["MOST_SCORES", "comparison_payload", "evaluation_payload"]
 
@@ -39,6 +39,7 @@ def evaluation_payload(
     ev: Evaluation, *, max_risk: float, title: str | None, columns: Any, most_mistakes: int, compare: bool
 ) -> dict[str, Any]:
     """Everything on the page of an evaluation."""
+    table = ev.source
     lead_metric, lead = _lead(ev)
     shown = _shown(ev, lead_metric)
     explorer = explore(ev, shown, max_risk)
@@ -57,13 +58,16 @@ def evaluation_payload(
         "glossary": _glossary(ev.metrics),
         "charts": drawn,
         "explorer": explorer,
-        "explorer_note": _no_explorer(ev, explorer),
+        "kept": table is not None,
         "mistakes": mistakes.find(ev, lead, columns, most_mistakes),
         "groups": _groups(ev, shown, lead_metric),
         "comparison": compared,
         "shown": shown,
         "hidden": len(ev.scores) - len(shown),
-        "assumed": _assumed(ev, explorer, compared),
+        "level": f"{100 * ev.level:.6g}%",
+        "clusters": None if table is None or table.pred.clusters is None else count(int(table.pred.clusters.max()) + 1),
+        "equal_rows": None if table is None or table.weights is None else count(round(kish(table.weights))),
+        "words": _WORDS,
         "warned": [*ev.tie_notes(), *ev.warnings, *cmp_notes, *(explorer or {}).get("notes", []), *chart_notes],
         "versions": versions(),
         "data_hash": data_hash(ev),
@@ -80,10 +84,6 @@ def comparison_payload(cmp: Comparison, *, title: str | None) -> dict[str, Any]:
         "glossary": _glossary((cmp.metric,)),
         "charts": [],
         "explorer": None,
-        "assumed": [
-            "The candidates were judged on the same rows, and differences are paired row by row.",
-            _adjusted(cmp),
-        ],
         "warned": list(cmp.warnings),
         "versions": versions(),
         "data_hash": None,
@@ -311,20 +311,12 @@ def comparison_section(cmp: Comparison, like: Evaluation | None = None) -> dict[
         "ranking": Grid(["candidate", title], values, f"{title} of each candidate"),
         "pairs": Grid(head, rows, "Paired differences", more),
         "alike": [[clip(name) for name in run] for run in cmp.groups()],
-        "adjusted": _adjusted(cmp),
+        "count": len(whole),
+        "adjust": cmp.adjust,
+        "level": f"{100 * cmp.level:.6g}%",
         "charts": drawn,
         "notes": notes,
     }
-
-
-def _adjusted(cmp: Comparison) -> str:
-    pairs = sum(row.group is None for row in cmp.rows)
-    if cmp.adjust == "none" or pairs < 2:
-        return f"The comparison has {plural(pairs, 'pair')}; its p-values are not adjusted for looking at several."
-    return (
-        f"The {pairs} pairs of the comparison are judged together ({cmp.adjust}): with {100 * cmp.level:.6g}% "
-        f"confidence all of its intervals are right at once."
-    )
 
 
 def _compared(ev: Evaluation, shown: list[str]) -> tuple[Comparison | None, list[str]]:
@@ -341,44 +333,6 @@ def _compared(ev: Evaluation, shown: list[str]) -> tuple[Comparison | None, list
         except InputError as error:
             return None, [f"The scores are not compared: {error}"]
     return found, [f"comparison: {note}" for note in notes]
-
-
-# ---- what limits it ---------------------------------------------------------------------------------------------
-
-
-def _no_explorer(ev: Evaluation, explorer: dict[str, Any] | None) -> str | None:
-    if ev.source is None:
-        return "The rows were not kept, so there is no threshold to explore."
-    if explorer is None:
-        return "There is no threshold to explore: that needs errors, or a loss between 0 and 1."
-    return None if explorer["scores"] else "No score could be put into the explorer; see what was warned about."
-
-
-def _assumed(ev: Evaluation, explorer: dict[str, Any] | None, compared: dict[str, Any] | None) -> list[str]:
-    table, lines = ev.source, ["A higher score means less sure. Ties count half."]
-    clusters = None if table is None else table.pred.clusters
-    if clusters is not None:
-        lines.append(
-            f"Rows of one cluster may depend on each other; the {count(int(clusters.max()) + 1)} clusters are taken as "
-            f"independent draws of what will come. Intervals and certified thresholds are then asymptotic, not exact."
-        )
-    else:
-        lines.append("Rows are taken as independent draws of the inputs that will come. Inputs that drift break that.")
-    if table is not None and table.weights is not None:
-        lines.append(f"Rows are weighted; they count as about {count(round(kish(table.weights)))} equal ones.")
-    lines.append(
-        f"Each interval of the table holds with {100 * ev.level:.6g}% confidence by itself, not all of them at once; "
-        f"so do those of the groups."
-    )
-    if compared is not None:
-        lines.append(compared["adjusted"])
-    if explorer is not None and not explorer["weighted"] and explorer["scores"]:
-        lines.append(
-            f"A certified threshold allows for {plural(explorer['tried'], 'score')} and one target that was fixed "
-            f"beforehand. The simultaneous bound of the explorer allows for all thresholds of one score."
-        )
-    words = ", ".join(f"{word} from {least:g}" for least, word in _WORDS[:-1])
-    return [*lines, f"Words for a UQ-AUC: {words}, weakly below; always with an interval above 0.5."]
 
 
 def data_hash(ev: Evaluation) -> str | None:

@@ -5,27 +5,17 @@ It runs no script; drawings are inline, and their inks follow the page from ligh
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from uqeval._result import Grid, versions
 from uqeval.pages.builder import build
 
-__all__ = ["Page", "Part", "span"]
+__all__ = ["Makers", "Page", "span"]
 
-
-@dataclass(frozen=True)
-class Part:
-    """A section of its own about one claim."""
-
-    name: str
-    title: str
-    quoted: str
-    words: Sequence[str]
-    relied: str
-    numbers: str
+Makers = Mapping[str, Callable[[], Any]]  # figures by name, each drawn when it is called for
 
 
 @dataclass(frozen=True)
@@ -40,7 +30,7 @@ class Page:
     notes: Sequence[str]
     settings: list[tuple[str, str]]
     texts: Mapping[str, str]  # what is said below each figure
-    parts: list[Part] = field(default_factory=list)
+    claims: Sequence[Any] = ()  # each with a section of its own
 
     def html(self, figures: Sequence[Any], timing: Grid, spent: list[tuple[str, str]]) -> str:
         """The whole page, with drawings (`panels.Picture`), times, and the whole time spent."""

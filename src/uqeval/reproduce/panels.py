@@ -13,6 +13,7 @@ import vl_convert
 from uqeval._files import write_whole
 from uqeval.pages.builder import inline
 from uqeval.plot import theme
+from uqeval.reproduce.page import Makers
 
 __all__ = [
     "BLUE",
@@ -21,7 +22,6 @@ __all__ = [
     "ORANGE",
     "PURPLE",
     "RED",
-    "Makers",
     "Picture",
     "airy",
     "by_name",
@@ -38,8 +38,6 @@ BLUE, RED, GREEN, PURPLE, ORANGE = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "
 FAMILIES = {"softmax": ORANGE, "ensemble": GREEN, "dropout": PURPLE}  # the paper's own colours
 # Arial and its twins have no ϕ, and a missing letter would change the font of a whole line.
 _FONT = "DejaVu Sans, Arial, Liberation Sans, sans-serif"
-
-Makers = Mapping[str, Callable[[], theme.Figure]]  # figures by name, drawn when they are called for
 
 
 class Picture(NamedTuple):

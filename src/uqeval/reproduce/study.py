@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -21,10 +21,7 @@ from uqeval._errors import InputError, collected
 from uqeval._files import write_whole
 from uqeval._result import Grid, Result, to_json
 from uqeval.inference.correlations import compare_correlations, pearson
-from uqeval.reproduce.page import Page
-
-if TYPE_CHECKING:
-    from uqeval.reproduce.panels import Makers
+from uqeval.reproduce.page import Makers, Page
 
 __all__ = [
     "MAIN",

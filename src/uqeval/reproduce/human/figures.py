@@ -12,7 +12,7 @@ from uqeval.reproduce import panels as draw
 from uqeval.reproduce.human.run import RealStudy
 from uqeval.reproduce.human.tables import known_rows, main_rows, several_label
 from uqeval.reproduce.logits.families import TEXT, VISION, look_of
-from uqeval.reproduce.page import span
+from uqeval.reproduce.page import Makers, span
 from uqeval.reproduce.study import MAIN, MEANINGS, SYMBOLS, TITLES, TRUTHS, Row, percent_cell, pick
 
 __all__ = ["makers"]
@@ -27,7 +27,7 @@ _PALETTE = (draw.BLUE, draw.RED, draw.GREEN, draw.PURPLE, draw.ORANGE, theme.GRE
 _MOST_COMPARED = 8  # questions in the figure; the table has all
 
 
-def makers(study: RealStudy) -> draw.Makers:
+def makers(study: RealStudy) -> Makers:
     """What draws each figure that the study has data for, by name, in the order of the page."""
     main = known_rows(main_rows(study.models, study.settings["min_accuracy"]))
     several = [row for row in study.models if row["kind"] != "single"]

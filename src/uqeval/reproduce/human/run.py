@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -24,12 +24,9 @@ from uqeval.reproduce.human import tables
 from uqeval.reproduce.human.judging import Reference, judge, read_rows, scores_of
 from uqeval.reproduce.logits.file import Prediction
 from uqeval.reproduce.logits.folder import Scan, check_shape, scan_predictions
-from uqeval.reproduce.page import Page
+from uqeval.reproduce.page import Makers, Page
 from uqeval.reproduce.store import Store, cell_key, run_cells
 from uqeval.reproduce.study import Row, Study, Timing, correlate, csv_text, percent_cell, pick, summarise
-
-if TYPE_CHECKING:
-    from uqeval.reproduce.panels import Makers
 
 __all__ = ["Failures", "Options", "Paths", "RealStudy", "required", "run_study"]
 
@@ -64,17 +61,15 @@ class RealStudy(Study):
 
     def grid(self) -> Grid:
         """The correlations over the entropy of single models, the paper's above ours."""
-        s = self.settings
+        s, several = self.settings, plural(self.settings["single_models"], "single model")
         label = f"paper ({s['paper_models']} models)"
         found = self.table_rows(label, lambda m, t: percent_cell(pick(self.correlations, m, t)), self.paper)
-        return found._replace(
-            caption=f"Pearson correlations over {plural(s['single_models'], 'single model')}, by entropy: each metric with "
-            "each human truth",
-            notes=[
-                f"r with its {100 * s['level']:g}% Fisher interval, which takes models as independent. Low AURC, AUGRC, ECE, Brier and NLL are better, so a "
-                f"useful one lies near −100%."
-            ],
+        note = (
+            f"r with its {100 * s['level']:g}% Fisher interval, which takes models as independent. Low AURC, AUGRC, "
+            f"ECE, Brier and NLL are better, so a useful one lies near −100%."
         )
+        caption = f"Pearson correlations over {several}, by entropy: each metric with each human truth"
+        return found._replace(caption=caption, notes=[note])
 
     def markdown(self) -> str:
         """The table, the paper's row beside ours, what to beware of, and what could not be used."""

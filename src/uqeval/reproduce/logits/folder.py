@@ -212,20 +212,17 @@ def _made(
     several = "passes" if "dropout" in f"{path.stem}/{name}".lower() else "members"
     accuracy = about.get("accuracy")
     return Prediction(
-        name=name,
-        family=about.get("family") or family_of(name),
-        kind=about.get("kind") or ("single" if array.ndim == 2 else several),
-        path=path,
-        member=member,
-        shape=tuple(array.shape),
-        dtype=array.dtype.name,
-        source=about.get("source") or "",
-        accuracy=None if accuracy is None else float(accuracy),
-        sha256=about.get("sha256"),
-        labels_sha256=about.get("labels_sha256"),
-        key=about.get("key"),
+        name,
+        about.get("family") or family_of(name),
+        about.get("kind") or ("single" if array.ndim == 2 else several),
+        path,
+        member,
+        tuple(array.shape),
+        array.dtype.name,
+        about.get("source") or "",
+        None if accuracy is None else float(accuracy),
         rows=rows,
-        rows_sha256=about.get("rows_sha256"),
+        **{key: about.get(key) for key in ("sha256", "labels_sha256", "key", "rows_sha256")},
     )
 
 

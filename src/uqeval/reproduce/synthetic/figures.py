@@ -12,6 +12,7 @@ import numpy as np
 from uqeval.metrics import kendall_tau
 from uqeval.plot import theme
 from uqeval.reproduce import panels as draw
+from uqeval.reproduce.page import Makers
 from uqeval.reproduce.study import MAIN, MEANINGS, SYMBOLS, TITLES, TRUTHS, pick
 from uqeval.reproduce.synthetic import scenes
 from uqeval.reproduce.synthetic.run import PAPER, Outputs, SyntheticStudy
@@ -27,12 +28,12 @@ _PALE = ["#F3B98F", "#FFFFFF", "#92C5E8"]  # class 0, undecided, class 1
 _DANGER = ["#FFFFFF", "#F4A582", "#B2182B", "#67001F"]
 
 
-def makers(study: SyntheticStudy, scaled: Temperature) -> draw.Makers:
+def makers(study: SyntheticStudy, scaled: Temperature) -> Makers:
     """What draws each figure of the synthetic study, by name, in the order of the page."""
     grid, seed = study.settings["grid"], study.shown_draw
     scene = scenes.arbitrary(grid, study.settings["draws"], study.settings["d_range"])
     scored = cache(lambda: scenes.few_models(grid, seed))
-    of_the_data: draw.Makers = (
+    of_the_data: Makers = (
         {}
         if scene is None
         else {

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from multiprocessing import get_context
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from uqeval import metrics, truth
 from uqeval._check import Float, Int, Progress
@@ -26,7 +26,7 @@ from uqeval.datasets.synthetic import synthetic as draw_data
 from uqeval.inputs.predictions import softmax
 from uqeval.kernels import cores
 from uqeval.reproduce.packaged import read_table
-from uqeval.reproduce.page import Page
+from uqeval.reproduce.page import Makers, Page
 from uqeval.reproduce.store import Store, cell_key, run_cells
 from uqeval.reproduce.study import (
     MAIN,
@@ -43,9 +43,6 @@ from uqeval.reproduce.study import (
     summarise,
 )
 from uqeval.scores import compute
-
-if TYPE_CHECKING:
-    from uqeval.reproduce.panels import Makers
 
 __all__ = ["GRID", "PAPER", "Outputs", "SyntheticStudy", "algorithms", "draw_of", "outputs", "read_grid", "synthetic"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,12 +20,9 @@ from uqeval._errors import InputError, collected
 from uqeval._result import Grid, number
 from uqeval.inputs.predictions import softmax
 from uqeval.reproduce.packaged import read_table
-from uqeval.reproduce.page import Page
+from uqeval.reproduce.page import Makers, Page
 from uqeval.reproduce.study import TITLES, Publishable, Timing, check_natural
 from uqeval.reproduce.synthetic.run import GRID, Outputs, Plan, outputs
-
-if TYPE_CHECKING:
-    from uqeval.reproduce.panels import Makers
 
 __all__ = ["CASES", "Temperature", "temperature", "ten_classes"]
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from uqeval import metrics, scores
 from uqeval._check import Float
-from uqeval._result import Result
+from uqeval._result import Result, to_json
 from uqeval.inputs.predictions import softmax
 from uqeval.reproduce.packaged import read_table
 from uqeval.reproduce.synthetic.run import GRID
@@ -44,6 +44,11 @@ class Check(Result):
     found: tuple[str, ...]  # in words, with the numbers that matter
     truth: str  # what may be relied on
     numbers: Numbers = field(repr=False)
+
+    @property
+    def evidence(self) -> str:
+        """The numbers as text."""
+        return to_json(self.numbers)
 
 
 def check(words: dict[str, Any], rng: Rng, count: int) -> Check:

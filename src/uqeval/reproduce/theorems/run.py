@@ -9,19 +9,16 @@ import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from uqeval._check import Progress
 from uqeval._errors import InputError
-from uqeval._result import Grid, to_json
-from uqeval.reproduce.page import Page, Part
+from uqeval._result import Grid
+from uqeval.reproduce.page import Makers, Page
 from uqeval.reproduce.study import Publishable, Timing, check_natural
 from uqeval.reproduce.theorems.claims import CLAIMS, Check, check
-
-if TYPE_CHECKING:
-    from uqeval.reproduce.panels import Makers
 
 __all__ = ["Check", "Theorems", "theorems"]
 
@@ -85,20 +82,17 @@ class Theorems(Publishable):
         """What its page says."""
         return Page(
             title="What of the paper's theory holds",
-            lead=self.headline(),
+            lead=f"{self.headline()} {_SYMBOLS}",
             facts=[(name, str(value)) for name, value in self.settings.items()],
             short=[],
-            tables=[self.grid()],
-            notes=[_SYMBOLS, _METHOD.format(**self.settings)],
+            tables=[self.grid()._replace(caption="All claims")],
+            notes=[_METHOD.format(**self.settings)],
             settings=[(name, str(value)) for name, value in self.settings.items()],
             texts={
                 "not_optimal": "Theorem 2.5 says that the commitment ϕ against the Bayes label is the best score by "
                 "UQ-C-index. With two classes it is; with more, the bars show how often it is not."
             },
-            parts=[
-                Part(c.name, f"{c.where}: {c.verdict}", c.claim, c.found, c.truth, to_json(c.numbers))
-                for c in self.checks
-            ],
+            claims=self.checks,
         )
 
     def __str__(self) -> str:
