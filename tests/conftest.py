@@ -18,9 +18,13 @@ settings.load_profile("default")
 
 @pytest.fixture
 def undrawn(monkeypatch):
-    """Figures are made but stay empty sheets, because drawing takes seconds: for tests of other things."""
+    """Figures are empty sheets, and the synthetic study has one, because drawing takes seconds: for other tests."""
     import vl_convert
 
+    from uqeval.reproduce.synthetic import figures
+
+    every = figures.makers
+    monkeypatch.setattr(figures, "makers", lambda *of: dict([next(iter(every(*of).items()))]))
     monkeypatch.setattr(vl_convert, "vegalite_to_svg", lambda spec, vl_version: '<svg width="1"></svg>')
     monkeypatch.setattr(vl_convert, "svg_to_png", lambda svg, scale: b"\x89PNG")
 

@@ -180,15 +180,18 @@ def test_small_samples_ask_for_few_messages(tmp_path, monkeypatch, undrawn):
     assert made.calls[0][1]["min_rows"] == 2
 
 
-@pytest.mark.parametrize("wrong", [("--scores", "entropie"), ("--level", 2), ("--predictions", "nowhere")])
-def test_what_is_wrong_is_said_before_a_model_runs(tmp_path, messages, monkeypatch, wrong):
-    made = Made(messages)
-    monkeypatch.setitem(
-        sys.modules, "uqeval.reproduce.models.text.zeroshot", type("M", (), {"classify_messages": made})
-    )
-    monkeypatch.setattr(command, "find_spec", lambda name: True)
-    commands.fail("reproduce", "oasst2", "--models", "paper", "--sample", COUNT, "--out", tmp_path / "x", *wrong)
-    assert made.calls == []
+def test_what_is_wrong_is_said_before_a_model_runs(tmp_path, messages, monkeypatch):
+    place = tmp_path
+    for k, wrong in enumerate((("--scores", "entropie"), ("--level", 2), ("--predictions", "nowhere"))):
+        tmp_path = place / str(k)
+        tmp_path.mkdir()
+        made = Made(messages)
+        monkeypatch.setitem(
+            sys.modules, "uqeval.reproduce.models.text.zeroshot", type("M", (), {"classify_messages": made})
+        )
+        monkeypatch.setattr(command, "find_spec", lambda name: True)
+        commands.fail("reproduce", "oasst2", "--models", "paper", "--sample", COUNT, "--out", tmp_path / "x", *wrong)
+        assert made.calls == []
 
 
 @pytest.mark.skipif(DATA is None, reason="UQEVAL_DATA is not set")

@@ -271,10 +271,10 @@ def test_photos_keep_the_middle_of_the_shorter_side():
     assert Preprocess(8, 12).photo(image.fromarray(pixels)).shape == (3, 8, 8)
 
 
-@pytest.mark.parametrize(("variant", "parameters"), [("efficientnet-lite0", 4652008), ("efficientnet-lite2", 6092072)])
-def test_efficientnet_lite_has_the_published_size(variant, parameters):
-    with torch.device("meta"):
-        assert sum(p.numel() for p in EfficientNetLite(variant).parameters()) == parameters
+def test_efficientnet_lite_has_the_published_size():
+    for variant, parameters in (("efficientnet-lite0", 4652008), ("efficientnet-lite2", 6092072)):
+        with torch.device("meta"):
+            assert sum(p.numel() for p in EfficientNetLite(variant).parameters()) == parameters
 
 
 @torch.no_grad()

@@ -102,17 +102,18 @@ def test_all_class_folders_give_the_labels(tmp_path, monkeypatch):
     assert found.labels.tolist() == [(number * 3) % 4 for number in range(1, 9)]
 
 
-@pytest.mark.parametrize("kind", ["val.txt", "LOC_val_solution.csv"])
-def test_labels_come_from_a_list_beside_the_images(folder, kind):
-    lines = ["ImageId,PredictionString"] if kind.endswith("csv") else []
-    for number, label in enumerate(LABELS, start=1):
-        name = f"ILSVRC2012_val_{number:08d}"
-        lines.append(f"{name},n{label:08d} 1 2 3 4" if kind.endswith("csv") else f"val/{name}.JPEG {label}")
-    (folder.parent / kind).write_text("\n".join(lines))
-    np.testing.assert_array_equal(find_images(folder).labels, LABELS)
-    (folder.parent / kind).write_text("\n".join(lines[:-1]))
-    with pytest.raises(InputError, match=r"49,999 were found"):
-        find_images(folder)
+def test_labels_come_from_a_list_beside_the_images(folder):
+    for kind in ("val.txt", "LOC_val_solution.csv"):
+        lines = ["ImageId,PredictionString"] if kind.endswith("csv") else []
+        for number, label in enumerate(LABELS, start=1):
+            name = f"ILSVRC2012_val_{number:08d}"
+            lines.append(f"{name},n{label:08d} 1 2 3 4" if kind.endswith("csv") else f"val/{name}.JPEG {label}")
+        (folder.parent / kind).write_text("\n".join(lines))
+        np.testing.assert_array_equal(find_images(folder).labels, LABELS)
+        (folder.parent / kind).write_text("\n".join(lines[:-1]))
+        with pytest.raises(InputError, match=r"49,999 were found"):
+            find_images(folder)
+        (folder.parent / kind).unlink()
 
 
 def test_without_labels_those_of_people_are_taken(folder, tmp_path, monkeypatch):

@@ -29,19 +29,22 @@ def perfect(reference, seed=1):
     return 20.0 * np.eye(K)[reference.labels] + np.random.default_rng(seed).normal(size=(N, K))
 
 
-@pytest.mark.parametrize(("count", "clean"), [(0, 5), (3, 1), (3, 0), (5, 1)])
-def test_undefined_metrics_leave_one_set_of_models_for_all_cells(tmp_path, reference, count, clean):
-    others = {f"perfect{k}": perfect(reference, k) for k in range(clean)}
-    study = study_of(reference, save_models(tmp_path / "p", reference, count, **others), out=tmp_path / "out")
-    assert {row["n"] for row in study.correlations} == {count}
-    assert all(math.isnan(row["r"]) == (count < 4) for row in study.correlations if row["metric"] == "uq_auc")
-    assert study.settings["single_models"] == count
-    assert [row["model"] for row in study.settings["undefined"]] == sorted(others)
-    assert len(study.tests) == len(study.tables["preferences"]) == (2 if count >= 4 else 0)
-    page = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
-    assert ("it makes no error" in page) == bool(clean)
-    if clean and count < 4:
-        assert f"({count}; {clean} more had an undefined metric" in human_page.verdicts(study)[2][0]
+def test_undefined_metrics_leave_one_set_of_models_for_all_cells(tmp_path, reference):
+    place = tmp_path
+    for k, (count, clean) in enumerate(((0, 5), (3, 1), (3, 0), (5, 1))):
+        tmp_path = place / str(k)
+        tmp_path.mkdir()
+        others = {f"perfect{k}": perfect(reference, k) for k in range(clean)}
+        study = study_of(reference, save_models(tmp_path / "p", reference, count, **others), out=tmp_path / "out")
+        assert {row["n"] for row in study.correlations} == {count}
+        assert all(math.isnan(row["r"]) == (count < 4) for row in study.correlations if row["metric"] == "uq_auc")
+        assert study.settings["single_models"] == count
+        assert [row["model"] for row in study.settings["undefined"]] == sorted(others)
+        assert len(study.tests) == len(study.tables["preferences"]) == (2 if count >= 4 else 0)
+        page = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
+        assert ("it makes no error" in page) == bool(clean)
+        if clean and count < 4:
+            assert f"({count}; {clean} more had an undefined metric" in human_page.verdicts(study)[2][0]
 
 
 def test_phi_of_a_very_sure_model_has_the_ties_of_the_gap(tmp_path, reference):
@@ -87,18 +90,15 @@ def four(study):
     ]
 
 
-@pytest.mark.parametrize(
-    ("count", "words"),
-    [
+def test_numbers_inside_the_papers_intervals_are_counted_in_words():
+    for count, words in (
         (0, "None of our four numbers lies inside the paper's interval."),
         (1, "One of our four numbers lies inside the paper's interval: a."),
         (2, "Two of our four numbers lie inside the paper's intervals: a and b."),
         (3, "Three of our four numbers lie inside the paper's intervals: a, b and c."),
         (4, "All four of our numbers lie inside the paper's intervals."),
-    ],
-)
-def test_numbers_inside_the_papers_intervals_are_counted_in_words(count, words):
-    assert human_page._inside(list("abcd")[:count], 4).startswith(words)
+    ):
+        assert human_page._inside(list("abcd")[:count], 4).startswith(words)
 
 
 def test_reason_for_no_table_is_the_right_one(folder, reference, tmp_path):

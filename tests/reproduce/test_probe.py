@@ -19,6 +19,8 @@ from uqeval.reproduce.models.vision.probe import (
     stratified_folds,
 )
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 
 def alone(features, labels, *, folds, epochs, lr, momentum, batch_size, seed):
     """The same probes one after the other, with torch's own layers, loss and optimiser."""
@@ -46,16 +48,16 @@ def alone(features, labels, *, folds, epochs, lr, momentum, batch_size, seed):
 
 
 # 103 rows in 4 folds: folds of unequal size; batches of 11: a last batch of 11 or 0 rows in some, of 1 in others.
-@pytest.mark.parametrize(("n", "folds", "batch_size"), [(100, 5, 16), (103, 4, 11), (89, 4, 11)])
-def test_batched_probes_equal_one_probe_at_a_time(n, folds, batch_size):
-    rng = np.random.default_rng(n)
-    labels = rng.integers(0, 3, n)
-    sets = [(rng.normal(size=(n, d)) + labels[:, None]).astype(np.float32) for d in (7, 12, 3)]
-    asked = {"folds": folds, "epochs": 4, "lr": 0.05, "momentum": 0.9, "batch_size": batch_size, "seed": 5}
-    together = probe_features(sets, labels, device="cpu", **asked)
-    for features, logits in zip(sets, together, strict=True):
-        np.testing.assert_allclose(logits, alone(features, labels, **asked), rtol=2e-5, atol=2e-5)
-    assert together.dtype == np.float32
+def test_batched_probes_equal_one_probe_at_a_time():
+    for n, folds, batch_size in ((100, 5, 16), (103, 4, 11), (89, 4, 11)):
+        rng = np.random.default_rng(n)
+        labels = rng.integers(0, 3, n)
+        sets = [(rng.normal(size=(n, d)) + labels[:, None]).astype(np.float32) for d in (7, 12, 3)]
+        asked = {"folds": folds, "epochs": 3, "lr": 0.05, "momentum": 0.9, "batch_size": batch_size, "seed": 5}
+        together = probe_features(sets, labels, device="cpu", **asked)
+        for features, logits in zip(sets, together, strict=True):
+            np.testing.assert_allclose(logits, alone(features, labels, **asked), rtol=2e-5, atol=2e-5)
+        assert together.dtype == np.float32
 
 
 def test_some_folds_have_a_batch_more_than_others():
@@ -95,10 +97,10 @@ def test_a_row_is_predicted_by_a_probe_that_did_not_see_it():
 
 def test_noise_has_chance_accuracy_out_of_fold():
     rng = np.random.default_rng(0)
-    labels = rng.integers(0, 2, 2000)
-    features = rng.normal(size=(2000, 50)).astype(np.float32)
+    labels = rng.integers(0, 2, 1000)
+    features = rng.normal(size=(1000, 50)).astype(np.float32)
     logits = probe_features([features], labels, lr=0.05, epochs=3, device="cpu")[0]
-    assert abs((logits.argmax(axis=1) == labels).mean() - 0.5) < 4 * np.sqrt(0.25 / 2000)
+    assert abs((logits.argmax(axis=1) == labels).mean() - 0.5) < 4 * np.sqrt(0.25 / 1000)
 
 
 def images_and_labels(n=60):

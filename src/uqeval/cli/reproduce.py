@@ -121,8 +121,8 @@ def running(out: Path, quiet: bool) -> Iterator[Any]:
         raise typer.Exit(130) from None
 
 
-def show(study: Any, out: Path, quiet: bool, json: str | None, *more: Grid | str, but: str = "") -> None:
-    """The table and what comes after it, what does and does not reproduce (but one heading), times, and the files."""
+def show(study: Any, out: Path, quiet: bool, json: str | None, *more: Grid | str) -> None:
+    """The table and what comes after it, what does and does not reproduce, times, and the files."""
     if json is not None:
         write_json(study.to_json(), json)
     if json == "-" or quiet:
@@ -133,7 +133,7 @@ def show(study: Any, out: Path, quiet: bool, json: str | None, *more: Grid | str
             _table(part) if isinstance(part, Grid) else Text(part, style="dim"), soft_wrap=isinstance(part, str)
         )
     for title, lines in study.page().short:
-        if lines and title != but:
+        if lines:
             console.print(Text(title, style=_STYLES.get(title, "bold yellow")))
             console.print(*(Text(f"- {line}") for line in lines), sep="\n")
     for line in (f"time: {study.timing}", *study.timing.remarks()):

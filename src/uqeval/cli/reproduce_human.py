@@ -79,28 +79,23 @@ class _Run(SimpleNamespace):
     @contextmanager
     def going(self) -> Iterator[None]:
         """The folder and the progress bar, once all that can be known before a model runs for hours is checked."""
-        # The studies take a second to load.
-        from uqeval.reproduce.human.judging import scores_of
-        from uqeval.reproduce.logits.folder import scan_predictions
-        from uqeval.reproduce.study import Timing
-
+        library = uqeval.reproduce  # loaded here, which takes a second
         with running(self.out, self.quiet or self.json == "-") as self.progress:
-            self.paths, self.chosen, self.timing = list(self.predictions or []), o.listed(self.scores), Timing()
+            self.paths, self.timing = list(self.predictions or []), library.study.Timing()
+            self.chosen = o.listed(self.scores)
             check_level(self.level)
-            scores_of("single", self.chosen)
-            scan = scan_predictions(self.paths)
+            library.human.judging.scores_of("single", self.chosen)
+            scan = library.logits.folder.scan_predictions(self.paths)
             if scan.failed and not self.keep_going:
                 raise InputError(scan.failed[0][1])
             yield
 
     def make(self, stage: str, run: Callable[..., list[str]], /, *args: Any, **options: Any) -> None:
         """Runs models, which write their logits; those of other runs in the same folder are left alone."""
-        from uqeval.reproduce.logits.writer import file_name  # the studies take a second to load
-
         folder, device = self.out / "predictions", None if self.device == "auto" else self.device
         with self.timing.stage(stage):
             names = run(*args, folder, device=device, progress=self.progress, **options)
-        self.paths += [folder / f"{file_name(name)}.npy" for name in names]
+        self.paths += [folder / f"{uqeval.reproduce.logits.writer.file_name(name)}.npy" for name in names]
 
     @property
     def leaving_out(self) -> dict[str, Any]:
@@ -130,8 +125,6 @@ def _command(own: Callable[..., Any]) -> Callable[..., Any]:
     first, *rest = list(shared.values())[:3], *list(shared.values())[3:]
 
     def command(**options: Any) -> None:
-        from uqeval.reproduce.human.page import FAILED  # the studies take a second to load
-
         run = _Run(name=name, failures=[], **{key: options.pop(key) for key in shared})
         study = own(run, **options)
         if study.failures:
@@ -140,7 +133,7 @@ def _command(own: Callable[..., Any]) -> Callable[..., Any]:
             for failure in study.failures:
                 console.print(Text(f"- {failure['reason']}"), soft_wrap=True)
         aside = [f"left aside: {item['file']} {item['reason']}" for item in study.ignored]
-        show(study, run.out, run.quiet, run.json, *_models(study), *aside, but=FAILED)
+        show(study, run.out, run.quiet, run.json, *_models(study), *aside)
 
     command.__doc__ = own.__doc__
     command.__signature__ = inspect.Signature([*first, *given, *rest])  # type: ignore[attr-defined]
@@ -150,15 +143,14 @@ def _command(own: Callable[..., Any]) -> Callable[..., Any]:
 
 def _models(study: Any) -> Iterator[Grid]:
     """The models themselves, where they are too few for a correlation."""
-    from uqeval.reproduce.study import MAIN, TITLES, TRUTHS  # the studies take a second to load
-
     if not study.tests:
-        columns = ["accuracy", *MAIN, *TRUTHS]
+        names = uqeval.reproduce.study
+        columns = ["accuracy", *names.MAIN, *names.TRUTHS]
         rows = [
             [row["model"], row["score"], *("–" if row[key] is None else number(row[key]) for key in columns)]
             for row in study.models[:_MOST_LINES]
         ]
-        yield Grid(["model", "score", *(TITLES.get(key, key) for key in columns)], rows, "Models")
+        yield Grid(["model", "score", *(names.TITLES.get(key, key) for key in columns)], rows, "Models")
 
 
 @_command
@@ -231,11 +223,9 @@ def imagenet_real(
     ways = "--models NAMES|paper with --images DIR (classifiers of torchvision)"
     run.some_way(models, "torch", "reproduce", ways)
     with run.going():
-        from uqeval.reproduce.human.imagenet_real import labels_beside, read_labels  # takes a second to load
-
-        real = uqeval.datasets.imagenet_real(run.data)
-        given = labels or labels_beside(run.paths)
-        own = None if given is None else read_labels(given)
+        real, reading = uqeval.datasets.imagenet_real(run.data), uqeval.reproduce.human.imagenet_real
+        given = labels or reading.labels_beside(run.paths)
+        own = None if given is None else reading.read_labels(given)
         if models and images is not None:
             from uqeval.reproduce.models.vision.classify import classify_folder, find_images  # torch is an extra
 

@@ -13,7 +13,9 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from uqeval._result import strict
+from uqeval._result import number, strict
+from uqeval.decide.threshold import shown as printed
+from uqeval.pages.words import clip, count, percent
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -41,6 +43,8 @@ def _environment() -> Environment:
         loader=FunctionLoader(template_text),
     )
     found.globals["style"] = template_text("page.css")
+    found.filters |= {"clip": clip, "count": count, "number": number, "percent": percent}
+    found.filters["shown"] = lambda value: printed(value, 6)
     return found
 
 

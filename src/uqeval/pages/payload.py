@@ -16,7 +16,6 @@ from uqeval._errors import InputError, collected
 from uqeval._result import Grid, number, p_text, versions
 from uqeval.decide.choose import choose_threshold
 from uqeval.decide.threshold import Threshold
-from uqeval.decide.threshold import shown as printed
 from uqeval.evaluation.compare import compare as compare_scores
 from uqeval.evaluation.comparison import Comparison
 from uqeval.evaluation.result import Evaluation, heading
@@ -25,7 +24,7 @@ from uqeval.inference.sample import kish
 from uqeval.metrics.registry import REGISTRY
 from uqeval.pages import charts, mistakes
 from uqeval.pages.explorer import explore
-from uqeval.pages.words import clip, count, percent, quoted, signed
+from uqeval.pages.words import clip, count, quoted, signed
 
 __all__ = ["MOST_SCORES", "comparison_payload", "evaluation_payload"]
 
@@ -41,6 +40,7 @@ def evaluation_payload(
     """Everything on the page of an evaluation."""
     table = ev.source
     lead_metric, lead = _lead(ev)
+    listed = mistakes.find(ev, lead, columns, most_mistakes)  # first: bad columns are said before the long work
     shown = _shown(ev, lead_metric)
     explorer = explore(ev, shown, max_risk)
     act, act_note = _act(ev, lead, max_risk)
@@ -51,22 +51,26 @@ def evaluation_payload(
         "kind": "evaluation",
         "title": title or "Can this uncertainty be trusted?",
         "headline": ev.headline(),
-        "facts": _facts(ev),
-        "verdict": _verdict(ev, lead_metric, lead, act, act_note, explorer),
+        "n": ev.n,
+        "errors": None if ev.accuracy is None else ev.n_errors,
+        "accuracy": ev.accuracy,
+        "tried": len(ev.scores),
+        "split": len(ev.groups),
+        "verdict": _verdict(ev, lead_metric, lead, act, act_note) | {"more": _accepts_more(act, explorer)},
         "table": _metric_table(ev),
         "model": _model(ev),
         "glossary": _glossary(ev.metrics),
         "charts": drawn,
         "explorer": explorer,
         "kept": table is not None,
-        "mistakes": mistakes.find(ev, lead, columns, most_mistakes),
+        "mistakes": listed,
         "groups": _groups(ev, shown, lead_metric),
         "comparison": compared,
         "shown": shown,
         "hidden": len(ev.scores) - len(shown),
         "level": f"{100 * ev.level:.6g}%",
-        "clusters": None if table is None or table.pred.clusters is None else count(int(table.pred.clusters.max()) + 1),
-        "equal_rows": None if table is None or table.weights is None else count(round(kish(table.weights))),
+        "clusters": None if table is None or table.pred.clusters is None else int(table.pred.clusters.max()) + 1,
+        "equal_rows": None if table is None or table.weights is None else round(kish(table.weights)),
         "words": _WORDS,
         "warned": [*ev.tie_notes(), *ev.warnings, *cmp_notes, *(explorer or {}).get("notes", []), *chart_notes],
         "versions": versions(),
@@ -140,105 +144,34 @@ def _act(ev: Evaluation, lead: str, max_risk: float) -> tuple[Threshold | None, 
     return found, None
 
 
-def _verdict(
-    ev: Evaluation,
-    metric: str | None,
-    lead: str,
-    act: Threshold | None,
-    act_note: str | None,
-    explorer: dict[str, Any] | None,
-) -> dict[str, Any]:
-    result: dict[str, Any] = {"score": lead, "few": ev.too_few(), "ranks": None, "why": None, "act": None}
-    lines = [line for line in ev.verdict() if not line.startswith(f"{lead} ranks errors best")]
-    if metric is not None:
-        e, known = ev[lead, metric], REGISTRY[metric]
-        result["estimate"] = f"{known.title} {e}"
-        if metric == "uq_auc" and e.low > 0.5:
-            result["ranks"] = f"ranks errors {next(word for least, word in _WORDS if e.value >= least)}"
-            result["why"] = (
-                f"Of a wrong and a right prediction it gives the wrong one the higher score {percent(e.value)} of the "
-                f"time (0.5 would be chance)."
-            )
-        elif metric == "uq_auc":
-            result["ranks"] = "has the best value, but was not shown to rank errors better than chance"
-        elif metric == "uq_c_index" and e.low > 0.5:
-            result["ranks"] = "ranks losses best" if len(ev.scores) > 1 else "ranks losses better than chance"
-        else:
-            result["ranks"] = "has the best value" if len(ev.scores) > 1 else "has"
-    if act is None:
-        lines.append(act_note or "")
-    else:
-        result["act"] = _act_words(act)
-        if len(ev.scores) > 1 and not act.feasible:
-            lines.append(
-                f"The score was picked on the same rows, out of {len(ev.scores)}: each was tested at "
-                f"1/{len(ev.scores)} of the allowed doubt."
-            )
-        elif len(ev.scores) > 1:
-            lines.append(
-                f"The score was picked on the same rows, out of {len(ev.scores)}. The promise allows for that: each "
-                f"score was tested at 1/{len(ev.scores)} of the allowed doubt. The observed numbers are a little "
-                f"optimistic; rows that took no part in the choice give honest ones."
-            )
-        lines += _accepts_more(act, explorer)
-    result["lines"] = lines
-    return result
-
-
-def _act_words(act: Threshold) -> dict[str, Any]:
-    """The promise, in parts that the page puts together."""
-    bad = "the mean loss" if act.what == "loss" else "errors"
-    limit = f"{act.max_risk:g}" if act.what == "loss" else percent(act.max_risk)
-    sure = f"{100 * act.level:.6g}% confidence"
-    if not act.feasible:
-        text = f"No threshold is certified to keep {bad} under {limit} with {sure}."
-        if act.rows_needed is None:
-            text += " No part of these rows has so low an observed risk, so more rows would not help."
-        else:
-            text += f" About {count(act.rows_needed)} rows like these would be needed (there are {count(act.n)})."
-        return {"feasible": False, "text": text, "value": None}
-    low, high = act.coverage_interval
+def _verdict(ev: Evaluation, metric: str | None, lead: str, act: Threshold | None, note: str | None) -> dict[str, Any]:
+    """What the first lines of the page are made of; `note` says why there is no threshold."""
+    e = None if metric is None else ev[lead, metric]
     return {
-        "feasible": True,
-        "value": printed(act.value, 6),
-        "text": f"keeps {bad} under {limit} for {percent(act.coverage)} of inputs with {sure}",
-        "detail": (
-            f"{count(act.n_accepted)} of {count(act.n)} rows lie there, {count(act.errors_accepted)} of them wrong"
-            if act.what != "loss"
-            else f"{count(act.n_accepted)} of {count(act.n)} rows lie there, with a mean loss of {number(act.risk)}"
-        )
-        + f"; the share of new inputs is between {percent(low)} and {percent(high)}.",
+        "score": lead,
+        "few": ev.too_few(),
+        "metric": metric,
+        "title": None if metric is None else REGISTRY[metric].title,
+        "estimate": e,
+        "how": None if e is None else next((word for least, word in _WORDS if e.value >= least), None),
+        "act": act,
+        "note": note,
+        "tried": len(ev.scores),
+        "lines": [line for line in ev.verdict() if not line.startswith(f"{lead} ranks errors best")],
     }
 
 
-def _accepts_more(act: Threshold, explorer: dict[str, Any] | None) -> list[str]:
-    """Whether another score accepts more at the same promise, which holds for all scores together."""
-    if explorer is None:
-        return []
+def _accepts_more(act: Threshold | None, explorer: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Another score that accepts more at the same promise, which holds for all scores together."""
+    if act is None or explorer is None:
+        return None
     at = explorer["targets"].index(act.max_risk)
     best = max(explorer["scores"], key=lambda part: part["certified"][at]["coverage"], default=None)
-    if best is None or best["certified"][at]["coverage"] <= act.coverage:
-        return []
-    found = best["certified"][at]
-    more = f"{percent(found['coverage'])} of inputs, where it is at most {printed(found['value'], 6)}."
-    if act.feasible:
-        return [f"With the same promise, {clip(best['name'])} accepts more: {more}"]
-    return [f"With {clip(best['name'])} the same promise can be made: for {more}"]
+    found = {"coverage": 0.0} if best is None else best["certified"][at] | {"name": best["name"]}
+    return found if found["coverage"] > act.coverage else None
 
 
 # ---- tables ---------------------------------------------------------------------------------------------------
-
-
-def _facts(ev: Evaluation) -> list[list[str]]:
-    facts = [["rows", count(ev.n)]]
-    if ev.n_errors is not None and ev.accuracy is not None:
-        facts += [["errors", count(ev.n_errors)], ["accuracy", number(ev.accuracy)]]
-    facts.append(["scores", count(len(ev.scores))])
-    if ev.groups:
-        facts.append(["groups", count(len(ev.groups))])
-    if ev.source is not None and (codes := ev.source.pred.clusters) is not None:
-        facts.append(["clusters", count(int(codes.max()) + 1)])
-    return [*facts, ["confidence", f"{100 * ev.level:.6g}%"]]
 
 
 def _metric_table(ev: Evaluation) -> Grid | None:

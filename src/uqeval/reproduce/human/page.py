@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 
 from uqeval._result import Grid, p_text
 from uqeval.reproduce.human.run import RealStudy
@@ -12,10 +12,9 @@ from uqeval.reproduce.packaged import read_table
 from uqeval.reproduce.page import Page, span
 from uqeval.reproduce.study import MAIN, MEANINGS, SYMBOLS, TITLES, TRUTHS, Row, percent_cell, pick
 
-__all__ = ["FAILED", "WEAK", "drivers", "page", "verdicts"]
+__all__ = ["WEAK", "drivers", "page", "verdicts"]
 
 WEAK = "In the paper's order, but not significantly"
-FAILED = "Predictions that could not be used"
 
 _WORDS = read_table("words.toml")["human"]
 _NUMBERS = ("None", "One", "Two", "Three", "Four")
@@ -43,7 +42,7 @@ def page(study: RealStudy) -> Page:
             (WEAK, weak),
             ("What does not", bad),
             ("What drives the correlations", drivers(study)),
-            (FAILED, [failure["reason"] for failure in study.failures]),
+            ("Predictions that could not be used", [failure["reason"] for failure in study.failures]),
         ],
         tables=[grid._replace(notes=[*grid.notes, *_tests(study)]), *_tables(study)],
         notes=study.notes,
@@ -169,29 +168,54 @@ def _tests(study: RealStudy) -> list[str]:
 
 # ---- more tables -----------------------------------------------------------------------------------------------
 
+Column = Callable[[Row], str]
+
+
+def _grid(caption: str, rows: Iterable[Row], columns: Mapping[str, Column], *notes: str) -> Grid:
+    """A line per row, a cell per column."""
+    return Grid(list(columns), [[cell(row) for cell in columns.values()] for row in rows], caption, notes)
+
+
+def _text(key: str) -> Column:
+    return lambda row: str(row[key]).replace("_", " ")
+
+
+def _digits(key: str, form: str = ".4f") -> Column:
+    return lambda row: "–" if row[key] is None or math.isnan(row[key]) else f"{row[key]:{form}}".replace("-", "−")
+
 
 def _tables(study: RealStudy) -> list[Grid]:
     more = study.tables
     floors = [row for row in more["floors"] if row["accuracy"] in (0.0, *FLOORS)]
-    families = f"{more['families'][0]['families']} families" if more["families"] else ""
-    of_all = "Intervals that take families as independent, not models"
+    compared: dict[str, Column] = {
+        "of": lambda row: row["of"],
+        "metric": lambda row: TITLES[row["metric"]],
+        "a": lambda row: row["a"],
+        "b": lambda row: row["b"],
+        "a − b": _digits("difference", "+.4f"),
+        f"{100 * study.settings['level']:g}% interval": lambda row: (
+            "–" if math.isnan(row["low"]) else " to ".join(_digits(end, "+.4f")(row) for end in ("low", "high"))
+        ),
+        "adjusted": lambda row: p_text(row["p_adjusted"]),
+    }
+    together = "Intervals and p-values of one question and metric hold together (max-t)."
+    shared = "entropy, shared by all classes"
     return [
         _wide("By accuracy of the models", "models", floors, lambda row: f"more accurate than {row['accuracy']:.0%}"),
-        _wide("By score", "score", more["by_score"], lambda row: row["score"].replace("_", " ")),
-        _wide(of_all, "models", more["families"], lambda _: families),
+        _wide("By score", "score", more["by_score"], _text("score")),
         _wide(
-            "One versus rest (mean over classes)",
+            "Intervals that take families as independent, not models",
             "models",
-            more["one_vs_rest"],
-            lambda _: "entropy, shared by all classes",
+            more["families"],
+            lambda row: f"{row['families']} families",
         ),
-        _second(study),
-        _compared(study),
-        _models(study),
+        _wide("One versus rest (mean over classes)", "models", more["one_vs_rest"], lambda _: shared),
+        _grid("Comparisons on the same rows", more["comparisons"], compared, together),
+        *_models(study),
     ]
 
 
-def _wide(caption: str, corner: str, rows: list[Row], label: Callable[[Row], str]) -> Grid:
+def _wide(caption: str, corner: str, rows: list[Row], label: Column) -> Grid:
     """The four correlations side by side, a line for each label."""
     parts: dict[str, list[Row]] = {}
     for row in rows:
@@ -203,54 +227,21 @@ def _wide(caption: str, corner: str, rows: list[Row], label: Callable[[Row], str
     return Grid(head, lines, caption)
 
 
-def _second(study: RealStudy) -> Grid:
-    keys = (*MAIN, *TRUTHS, "aurc", "augrc")
-    rows = [
-        [several_label(row), row["score"].replace("_", " "), f"{row['accuracy']:.3f}", *_numbers(row, keys)]
-        for row in study.models
-        if row["kind"] != "single"
+def _models(study: RealStudy) -> list[Grid]:
+    """Every ensemble and passes with their scores, and every single model by its entropy."""
+    several = [row for row in study.models if row["kind"] != "single"]
+    second = {"model": several_label, "score": _text("score"), "accuracy": _digits("accuracy", ".3f")}
+    second |= {TITLES[key]: _digits(key) for key in (*MAIN, *TRUTHS, "aurc", "augrc")}
+    single = sorted(main_rows(study.models), key=lambda row: -row["accuracy"])
+    first = {"model": lambda row: row["model"], "family": lambda row: row["family"], "rows": _digits("n", ",")}
+    first |= {"accuracy": _digits("accuracy"), **{TITLES[key]: _digits(key) for key in (*MAIN, *TRUTHS, "ece")}}
+    first |= {f"{TITLES[key]}, one vs rest": _digits(f"{key}_ovr") for key in MAIN}
+    return [
+        _grid("Scores of ensembles and of stochastic passes", several, second),
+        _grid("Every single model, by entropy", single, first, "All scores and metrics are in models.csv."),
     ]
-    head = ["model", "score", "accuracy", *(TITLES[key] for key in keys)]
-    return Grid(head, rows, "Scores of ensembles and of stochastic passes")
-
-
-def _compared(study: RealStudy) -> Grid:
-    rows = [
-        [
-            row["of"],
-            TITLES[row["metric"]],
-            row["a"],
-            row["b"],
-            _signed(row["difference"]),
-            "–" if math.isnan(row["low"]) else f"{_signed(row['low'])} to {_signed(row['high'])}",
-            p_text(row["p_adjusted"]),
-        ]
-        for row in study.tables["comparisons"]
-    ]
-    head = ["of", "metric", "a", "b", "a − b", f"{100 * study.settings['level']:g}% interval", "adjusted"]
-    notes = ["Intervals and p-values of one question and metric hold together (max-t)."]
-    return Grid(head, rows, "Comparisons on the same rows", notes)
-
-
-def _models(study: RealStudy) -> Grid:
-    keys = (*MAIN, *TRUTHS, "ece", "uq_auc_ovr", "uq_c_index_ovr")
-    titles = {**TITLES, "uq_auc_ovr": "UQ-AUC, one vs rest", "uq_c_index_ovr": "UQ-C-index, one vs rest"}
-    rows = [
-        [row["model"], row["family"], f"{row['n']:,}", f"{row['accuracy']:.4f}", *_numbers(row, keys)]
-        for row in sorted(main_rows(study.models), key=lambda row: -row["accuracy"])
-    ]
-    head = ["model", "family", "rows", "accuracy", *(titles[key] for key in keys)]
-    return Grid(head, rows, "Every single model, by entropy", ["All scores and metrics are in models.csv."])
 
 
 def _p(p: float) -> str:
     text = p_text(p)
     return f"p {text.replace('<', '< ')}" if text.startswith("<") else f"p = {text}"
-
-
-def _signed(value: float) -> str:
-    return "–" if math.isnan(value) else f"{value:+.4f}".replace("-", "−")
-
-
-def _numbers(row: Row, keys: Sequence[str]) -> list[str]:
-    return ["–" if row[key] is None else f"{row[key]:.4f}".replace("-", "−") for key in keys]

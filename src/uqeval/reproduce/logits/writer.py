@@ -19,17 +19,9 @@ from uqeval._check import Int
 from uqeval._errors import InputError, MissingExtra, UQWarning, notify
 from uqeval._files import whole_file, write_whole
 from uqeval._result import to_json
+from uqeval.reproduce.logits import file as files
 from uqeval.reproduce.logits.families import family_of
-from uqeval.reproduce.logits.file import (
-    KINDS,
-    hash_file,
-    hash_labels,
-    mean_probs,
-    pieces,
-    read_manifest,
-    reject_not_finite,
-    save_array,
-)
+from uqeval.reproduce.logits.file import KINDS
 from uqeval.reproduce.logits.manifest import ROWS, check_rows
 
 __all__ = ["About", "LogitsWriter", "Making", "check_once", "file_name", "finished", "save_logits"]
@@ -168,7 +160,7 @@ class LogitsWriter:
 
     def __enter__(self) -> LogitsWriter:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        about = read_manifest(self.path)
+        about = files.read_manifest(self.path)
         if about is not None and about.get("model") != self._about["model"]:
             raise InputError(
                 f"{self.path}: holds the model {about.get('model')!r}, so {self._about['model']!r} cannot be written "
@@ -207,10 +199,10 @@ class LogitsWriter:
         if not self._written.all():
             first = np.argwhere(~self._written)[0][-1]
             raise InputError(f"{name}: {int((~self._written).sum())} rows were not written (first row {first}).")
-        reject_not_finite(name, self._array)
+        files.reject_not_finite(name, self._array)
         right = [
-            (mean_probs(self._array[..., part, :]).argmax(axis=1) == self._labels[part]).sum()
-            for part in pieces(self.shape)
+            (files.mean_probs(self._array[..., part, :]).argmax(axis=1) == self._labels[part]).sum()
+            for part in files.pieces(self.shape)
         ]
         self.accuracy = int(sum(right)) / self.shape[-2]
         self._array.flush()
@@ -218,11 +210,11 @@ class LogitsWriter:
         return self._about | {
             "shape": list(self.shape),
             "dtype": self.dtype.name,
-            "sha256": hash_file(self._part),
+            "sha256": files.hash_file(self._part),
             "accuracy": self.accuracy,
-            "labels_sha256": hash_labels(self._reference),
+            "labels_sha256": files.hash_labels(self._reference),
             "rows": None if rows is None else rows.name,
-            "rows_sha256": None if rows is None or self._rows is None else save_array(rows, self._rows),
+            "rows_sha256": None if rows is None or self._rows is None else files.save_array(rows, self._rows),
         }
 
 
@@ -230,16 +222,16 @@ def finished(folder: str | Path, name: str, key: str | None) -> bool:
     """Whether the whole, unchanged logits of this configuration are there."""
     path = Path(folder) / f"{file_name(name)}.npy"
     try:
-        about = read_manifest(path)
+        about = files.read_manifest(path)
     except InputError:
         return False
     if about is None or not path.is_file() or about.get("key") != key or about.get("model") != name:
         return False
     if about.get("rows") is not None:
         beside = path.with_name(path.stem + ROWS)
-        if about["rows"] != beside.name or not beside.is_file() or about.get("rows_sha256") != hash_file(beside):
+        if about["rows"] != beside.name or not beside.is_file() or about.get("rows_sha256") != files.hash_file(beside):
             return False
-    return bool(about.get("sha256") == hash_file(path))
+    return bool(about.get("sha256") == files.hash_file(path))
 
 
 def _row_numbers(name: str, rows: ArrayLike, n: int) -> Int:
