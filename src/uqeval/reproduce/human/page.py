@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from uqeval._result import Grid, p_text
-from uqeval.reproduce.human.run import RealStudy
 from uqeval.reproduce.human.tables import FLOORS, four_of, known_rows, main_rows, several_label
 from uqeval.reproduce.packaged import read_table
 from uqeval.reproduce.page import Page, span
 from uqeval.reproduce.study import MAIN, MEANINGS, SYMBOLS, TITLES, TRUTHS, Row, percent_cell, pick
+
+if TYPE_CHECKING:
+    from uqeval.reproduce.human.run import RealStudy
 
 __all__ = ["WEAK", "drivers", "page", "verdicts"]
 

@@ -22,6 +22,7 @@ from uqeval.kernels import cores
 from uqeval.pages.words import plural
 from uqeval.reproduce.human import tables
 from uqeval.reproduce.human.judging import Reference, judge, read_rows, scores_of
+from uqeval.reproduce.human.page import page
 from uqeval.reproduce.logits.file import Prediction
 from uqeval.reproduce.logits.folder import Scan, check_shape, scan_predictions
 from uqeval.reproduce.page import Makers, Page
@@ -88,8 +89,6 @@ class RealStudy(Study):
 
     def page(self) -> Page:
         """What its page says."""
-        from uqeval.reproduce.human.page import page  # which knows this class
-
         return page(self)
 
 

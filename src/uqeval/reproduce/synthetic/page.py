@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from uqeval._result import Grid
 from uqeval.pages.words import plural
 from uqeval.reproduce.packaged import read_table
 from uqeval.reproduce.page import Page, span
 from uqeval.reproduce.study import MAIN, MEANINGS, SYMBOLS, TITLES, TRUTHS, percent_cell
-from uqeval.reproduce.synthetic.run import SyntheticStudy
+
+if TYPE_CHECKING:
+    from uqeval.reproduce.synthetic.run import SyntheticStudy
 
 __all__ = ["page", "verdicts"]
 

@@ -42,6 +42,7 @@ from uqeval.reproduce.study import (
     stored,
     summarise,
 )
+from uqeval.reproduce.synthetic.page import page
 from uqeval.scores import compute
 
 __all__ = ["GRID", "PAPER", "Outputs", "SyntheticStudy", "algorithms", "draw_of", "outputs", "read_grid", "synthetic"]
@@ -119,8 +120,6 @@ class SyntheticStudy(Study):
 
     def page(self) -> Page:
         """What its page says."""
-        from uqeval.reproduce.synthetic.page import page  # which knows this class
-
         return page(self)
 
 

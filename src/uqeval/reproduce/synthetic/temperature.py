@@ -37,6 +37,7 @@ _PLAN: Plan = {
 }
 _SIMULATED = 10_000
 _METRICS = ("uq_auc", "uq_c_index", "ece")
+_WORDS = read_table("words.toml")["temperature"]
 CASES = {
     "softmax": "one network, Δ from the logits",
     "naive float64": "the same, Δ = 1 − p̂ in float64",
@@ -86,10 +87,9 @@ class Temperature(Publishable):
     def page(self) -> Page:
         """What its page says."""
         temperatures, (first, *rest) = self.settings["temperatures"], self.notes
-        words = read_table("words.toml")["temperature"]
         return Page(
             title="Temperature scaling and the ranking by uncertainty",
-            lead=words["lead"],
+            lead=_WORDS["lead"],
             facts=[
                 ("temperatures", f"{len(temperatures)}, {min(temperatures):g} to {max(temperatures):g}"),
                 ("draw", str(self.settings["seed"])),
@@ -98,7 +98,7 @@ class Temperature(Publishable):
             tables=[self.grid()],
             notes=[first],
             settings=[(k.replace("_", " "), str(v)) for k, v in self.settings.items() if k != "temperatures"],
-            texts=words["figures"],
+            texts=_WORDS["figures"],
         )
 
 
@@ -249,20 +249,16 @@ def _notes(
     ece = {row["temperature"]: row["ece"] for row in rows if row["case"] == "softmax"}
     best = min(ece, key=lambda t: ece[t])
     constant = span["softmax", "uq_auc"] == span["softmax", "uq_c_index"] == 0
-    one, three = example
-    return [
-        f"The score is the entropy; the data are draw {settings['seed']} of the synthetic study (d = "
-        f"{settings['d']:.2f}, {settings['rows']} test rows), the networks {'-'.join(map(str, settings['hidden']))} "
-        f"with learning rate {settings['lr']:g}.",
-        f"Two classes, one network: UQ-AUC and UQ-C-index are {'exactly constant' if constant else 'not constant'} in "
-        f"T, as the paper says, while ECE goes from {ece[best]:.3f} (T = {best:.2g}) to {max(ece.values()):.3f}.",
-        f"The paper's Δ = 1 − p̂ of the label rounds: UQ-C-index then drifts by "
-        f"{number(span['naive float64', 'uq_c_index'])} in float64 and {number(span['naive float32', 'uq_c_index'])} "
-        "in float32. Rank the logit margin or the log-loss.",
-        f"An ensemble is invariant if its logits are averaged before scaling, not if its members are scaled before "
-        f"averaging: UQ-AUC then moves by {number(span['scaled, then averaged', 'uq_auc'])}.",
-        f"With more classes the ranking does change. Logits (2, 0, 0) and (3, 2, −10) have largest probabilities "
-        f"{one['first']:.3f} and {one['second']:.3f} at T = 1, {three['first']:.3f} and {three['second']:.3f} at T = "
-        f"3. Ten simulated classes ({settings['simulated_rows']:,} rows): UQ-AUC moves by "
-        f"{number(span['ten classes', 'uq_auc'])}.",
-    ]
+    shown = {
+        "layers": "-".join(map(str, settings["hidden"])),
+        "constant": "exactly constant" if constant else "not constant",
+        "lowest": ece[best],
+        "best": best,
+        "highest": max(ece.values()),
+        "float64": number(span["naive float64", "uq_c_index"]),
+        "float32": number(span["naive float32", "uq_c_index"]),
+        "averaged": number(span["scaled, then averaged", "uq_auc"]),
+        "ten": number(span["ten classes", "uq_auc"]),
+        "tops": [row[key] for row in example for key in ("first", "second")],
+    }
+    return [note.format(**settings, **shown) for note in _WORDS["notes"]]

@@ -16,12 +16,15 @@ import numpy as np
 from uqeval._check import Progress
 from uqeval._errors import InputError
 from uqeval._result import Grid
+from uqeval.pages.builder import build
+from uqeval.reproduce.packaged import read_table
 from uqeval.reproduce.page import Makers, Page
 from uqeval.reproduce.study import Publishable, Timing, check_natural
 from uqeval.reproduce.theorems.claims import CLAIMS, Check, check
 
 __all__ = ["Check", "Theorems", "theorems"]
 
+_WORDS = read_table("words.toml")["theorems"]
 VERDICTS = ("holds", "holds in part", "fails")
 
 
@@ -57,20 +60,7 @@ class Theorems(Publishable):
 
     def markdown(self) -> str:
         """The page of the documentation."""
-        rows = [f"| [{c.where}](#{_anchor(c)}) | {c.claim} | **{c.verdict}** |" for c in self.checks]
-        parts = [
-            "# What of the paper's theory holds",
-            f"{_PAPER} {self.headline()}",
-            _SYMBOLS,
-            _METHOD.format(**self.settings) + " This page is the `table.md` that `uqeval reproduce theorems` writes.",
-            "\n".join(["| in the paper | claim | |", "|---|---|---|", *rows]),
-        ]
-        for c in self.checks:
-            lines = [f"({_anchor(c)})=", "", f"## {c.where}: {c.verdict}", "", f"> {c.claim}", ""]
-            lines += [f"- {words}" for words in c.found]
-            lines += ["", f"**What may be relied on.** {c.truth}"]
-            parts.append("\n".join(lines))
-        return "\n\n".join(parts) + "\n"
+        return build("theorems.md.j2", study=self, method=_WORDS["method"].format(**self.settings), words=_WORDS)
 
     def figures(self, progress: Progress | None = None) -> Makers:
         """What draws its figure."""
@@ -82,16 +72,13 @@ class Theorems(Publishable):
         """What its page says."""
         return Page(
             title="What of the paper's theory holds",
-            lead=f"{self.headline()} {_SYMBOLS}",
+            lead=f"{self.headline()} {_WORDS['lead']}",
             facts=[(name, str(value)) for name, value in self.settings.items()],
             short=[],
             tables=[self.grid()._replace(caption="All claims")],
-            notes=[_METHOD.format(**self.settings)],
+            notes=[_WORDS["method"].format(**self.settings)],
             settings=[(name, str(value)) for name, value in self.settings.items()],
-            texts={
-                "not_optimal": "Theorem 2.5 says that the commitment ϕ against the Bayes label is the best score by "
-                "UQ-C-index. With two classes it is; with more, the bars show how often it is not."
-            },
+            texts=_WORDS["figures"],
             claims=self.checks,
         )
 
@@ -105,24 +92,6 @@ class Theorems(Publishable):
     def view(self) -> Iterator[str | Grid]:
         """The table."""
         yield self.grid()
-
-
-def _anchor(check: Check) -> str:
-    return f"theorems-{check.name.replace('_', '-')}"
-
-
-_PAPER = """\
-The paper is Pignet, Regniez and Klein, *Legitimate ground-truth-free metrics for deep uncertainty classification
-scoring*, AISTATS 2025."""
-_SYMBOLS = """\
-φ is the chance of error: that the prediction is wrong. ϕ is the commitment against the Bayes label: the probability
-that the model gives to all but the Bayes class (the most probable one). Δ is the probability that it gives to all but
-the observed class; 𝓔 stands for the scores that order inputs as φ or ϕ do."""
-_METHOD = """\
-Each claim is tried on {populations} random finite populations (seed {seed}): a few inputs whose masses, true label
-distributions and predicted probabilities are known, so that every metric is exact and a maximum is found by trying
-all rankings, ties included (541 of five inputs). Where a claim fails, a counter-example is given that can be checked
-by hand."""
 
 
 def theorems(

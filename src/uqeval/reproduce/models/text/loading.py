@@ -79,7 +79,7 @@ def _pair(model: TextModel, loader: str, download: bool) -> tuple[Any, Any]:
         network, tokenizer = model.target
         return network, tokenizer
     try:
-        import transformers
+        import transformers  # an extra
     except ImportError:
         raise MissingExtra(f"the model {model.name}", "transformers", "text") from None
     tokenizer = _fetched(transformers.AutoTokenizer.from_pretrained, model, download)
@@ -95,7 +95,7 @@ def _pair(model: TextModel, loader: str, download: bool) -> tuple[Any, Any]:
 
 
 def _sentence_transformer(model: TextModel, device: Any, precision: str | None, download: bool) -> Scorer:
-    from sentence_transformers import SentenceTransformer
+    from sentence_transformers import SentenceTransformer  # an extra
 
     network = _fetched(SentenceTransformer, model, download, device=str(device), model_kwargs={"use_safetensors": True})
     network, used = _placed(network, device, precision)
@@ -119,7 +119,7 @@ def _encoder_of(network: Any) -> Embedding:
 
 
 def _mean_pooling(network: Any, tokenizer: Any, model: TextModel, device: Any, precision: str | None) -> Scorer:
-    import torch
+    import torch  # an extra
 
     folder = None if model.live else folder_of(model.target)
     if not model.live and not _plain_mean(folder):
@@ -166,7 +166,7 @@ def _plain_mean(folder: Path | None) -> bool:
 
 def _has_sentence_transformers() -> bool:
     try:
-        import sentence_transformers  # noqa: F401
+        import sentence_transformers  # noqa: F401 (an extra)
     except ImportError:
         return False
     return True
@@ -214,7 +214,7 @@ def _cache() -> str:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    from transformers.utils import logging as log
+    from transformers.utils import logging as log  # an extra
 
     logging: Any = log  # some of its functions have no types
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
@@ -230,7 +230,7 @@ def _quiet() -> Iterator[None]:
 
 def _placed(network: Any, device: Any, precision: str | None) -> tuple[Any, str]:
     """The network on its device, ready to predict: float32 on a CPU, 16 bits on a GPU unless said otherwise."""
-    import torch
+    import torch  # an extra
 
     config = getattr(network, "config", None)
     kind = getattr(config if config is not None else getattr(network[0], "config", None), "model_type", "")

@@ -76,7 +76,7 @@ class Entailment(_Network):
 
     def scores(self, texts: Sequence[str], sentences: Sequence[str], model: TextModel, size: int, tick: Tick) -> Float:
         """One pass per pair of text and sentence, `size` pairs at a time, texts of like length together."""
-        import torch
+        import torch  # an extra
 
         index = model.entailment if model.entailment is not None else entailment_index(self._network.config, model.name)
         parts = getattr(self._network.config, "type_vocab_size", None) or 0
@@ -146,7 +146,7 @@ class Likelihood(_Network):
 
     def scores(self, texts: Sequence[str], sentences: Sequence[str], model: TextModel, size: int, tick: Tick) -> Float:
         """The question comes before the text, so that shortening takes the end of the text."""
-        import torch
+        import torch  # an extra
 
         question = question_of(sentences)
         _check_room(self.limit - int(_lengths(self._tokenizer, [question], special=True)[0]), self.limit, model)

@@ -274,7 +274,7 @@ class _Photos(Dataset[Any]):
         return len(self.paths)
 
     def __getitem__(self, at: int) -> Tensor | str:
-        from PIL import Image
+        from PIL import Image  # an extra
 
         try:
             with Image.open(self.paths[at]) as image:

@@ -26,6 +26,7 @@ from uqeval.reproduce.logits.writer import Making, check_once
 from uqeval.reproduce.models.device import pick_device
 from uqeval.reproduce.models.vision.features import check_images, hash_images
 from uqeval.reproduce.models.vision.zoo_nets import make_net
+from uqeval.reproduce.packaged import read_table
 from uqeval.reproduce.store import cell_key
 
 __all__ = ["Recipe", "default_zoo", "tiny_zoo", "train_zoo"]
@@ -88,39 +89,12 @@ def default_zoo() -> list[Recipe]:
     >>> len(zoo), sorted({recipe.kind for recipe in zoo})
     (43, ['members', 'passes', 'single'])
     """
-    plain = {
-        "resnet": ((16, 1), (16, 4), (16, 12), (32, 2), (32, 8), (32, 20), (64, 12), (64, 30)),
-        "vgg": ((16, 1), (16, 4), (32, 4), (32, 12), (64, 30)),
-        "mobilenet": ((16, 2), (32, 4), (32, 12), (64, 30)),
-        "convnext": ((32, 2), (32, 8), (64, 12), (64, 30)),
-        "vit": ((64, 2), (64, 8), (128, 12), (128, 30)),
-        "mlp": ((256, 2), (256, 8), (1024, 20)),
-        "linear": ((0, 2), (0, 8)),
-    }
-    zoo = [
-        Recipe(f"{net}-w{width}-e{epochs}" if width else f"{net}-e{epochs}", net, width, epochs)
-        for net, sizes in plain.items()
-        for width, epochs in sizes
-    ]
-    zoo += [Recipe(f"noise-resnet-{noise}", "resnet", 32, 8, noise=noise) for noise in (0.2, 0.4, 0.6)]
-    zoo += [Recipe("noise-vgg-0.4", "vgg", 32, 8, noise=0.4)]
-    zoo += [Recipe(f"few-resnet-{share}", "resnet", 32, 12, share=share) for share in (0.02, 0.05, 0.2)]
-    zoo += [Recipe("few-vgg-0.1", "vgg", 32, 12, share=0.1), Recipe("few-vit-0.2", "vit", 64, 12, share=0.2)]
-    zoo += [Recipe("ensemble-resnet", "resnet", 32, 8, members=10), Recipe("ensemble-vgg", "vgg", 32, 8, members=5)]
-    zoo += [Recipe("dropout-resnet-0.2", "resnet", 32, 12, dropout=0.2, passes=20)]
-    zoo += [Recipe("dropout-vgg-0.3", "vgg", 32, 12, dropout=0.3, passes=20)]
-    return zoo
+    return [Recipe(name, **how) for name, how in read_table("models/vision/models.toml")["default"].items()]
 
 
 def tiny_zoo() -> list[Recipe]:
     """Five models that train in seconds on a CPU, one of each kind; for trying things out."""
-    return [
-        Recipe("linear-e1", "linear", 0, 1),
-        Recipe("resnet-w4-e1", "resnet", 4, 1),
-        Recipe("noise-mlp-0.5", "mlp", 16, 1, noise=0.5),
-        Recipe("ensemble-mlp", "mlp", 16, 2, members=2),
-        Recipe("dropout-mlp-0.3", "mlp", 16, 2, dropout=0.3, passes=3),
-    ]
+    return [Recipe(name, **how) for name, how in read_table("models/vision/models.toml")["tiny"].items()]
 
 
 def train_zoo(
