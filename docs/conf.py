@@ -94,8 +94,7 @@ def _reference(match: re.Match[str]) -> str:
     name = match[1].removeprefix("uqeval.")
     first, _, rest = name.partition(".")
     if (rest and first in _ROOMS) or name in _TOP:
-        target = "uqeval.report" if name == "report" else f"uqeval.{name}"
-        return f":py:obj:`{match[1]} <{target}>`"
+        return f":py:obj:`{match[1]} <uqeval.{name}>`"
     return f"``{match[1]}``"
 
 
@@ -117,8 +116,6 @@ def _fields_of(cls: type) -> list[str]:
 
 
 def _docstring(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
-    if name == "uqeval.report":  # a module that can be called: what it says is what its function says
-        lines[:] = [*inspect.cleandoc(obj.report.__doc__).splitlines(), ""]
     if what == "class" and dataclasses.is_dataclass(obj) and "Attributes" not in lines:
         at = next((k for k, line in enumerate(lines) if line in ("Examples", "Notes")), len(lines))
         lines[at:at] = ["", *_fields_of(obj)]

@@ -16,6 +16,19 @@ settings.register_profile("thorough", parent=settings.get_profile("default"), de
 settings.load_profile("default")
 
 
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Figures are empty sheets, and the synthetic study has one, because drawing takes seconds: for other tests."""
+    import vl_convert
+
+    from uqeval.reproduce.synthetic import figures
+
+    every = figures.makers
+    monkeypatch.setattr(figures, "makers", lambda *of: dict([next(iter(every(*of).items()))]))
+    monkeypatch.setattr(vl_convert, "vegalite_to_svg", lambda spec, vl_version: '<svg width="1"></svg>')
+    monkeypatch.setattr(vl_convert, "svg_to_png", lambda svg, scale: b"\x89PNG")
+
+
 @pytest.fixture(params=["numpy", "native"])
 def backend(request):
     """The name of the kernels that the test runs on."""

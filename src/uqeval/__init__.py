@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from uqeval.inference.power import SampleSize, detectable_difference, sample_size
     from uqeval.inference.result import Estimate
     from uqeval.inputs import Predictions, read_predictions
-    from uqeval.report import report
+    from uqeval.pages.report import report
 
 __all__ = [
     "Check",
@@ -81,6 +81,7 @@ _HOME = {
         "uqeval.inference",
     ),
     **dict.fromkeys(("estimate", "pearson", "sample_size"), "uqeval.inference"),
+    "report": "uqeval.pages.report",
 }
 _MODULES = (
     "datasets",
@@ -90,8 +91,8 @@ _MODULES = (
     "kernels",
     "methods",
     "metrics",
+    "pages",
     "plot",
-    "report",
     "reproduce",
     "scores",
     "truth",

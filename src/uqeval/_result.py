@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import json
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import fields
 from importlib.util import find_spec
 from typing import Any, NamedTuple
@@ -22,9 +22,11 @@ __all__ = ["Grid", "Result", "as_text", "number", "p_text", "strict", "to_frame"
 class Grid(NamedTuple):
     """A table to read; a cell that stands out ends in " *"."""
 
-    head: tuple[str, ...]
-    rows: list[tuple[str, ...]]
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
     caption: str | None = None
+    notes: Sequence[str] = ()  # said below it on a page
+    marked: Collection[str] = ()  # first cells of rows that are not ours
 
     def text(self) -> str:
         """Columns side by side."""
@@ -33,6 +35,11 @@ class Grid(NamedTuple):
         lines = ["  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in table]
         lines.insert(1, "─" * (sum(widths) + 2 * (len(widths) - 1)))
         return "\n".join([self.caption, *lines] if self.caption else lines)
+
+    def markdown(self) -> str:
+        """Lines of a Markdown file."""
+        lines = [self.head, ["---"] * len(self.head), *self.rows]
+        return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
     def html(self) -> str:
         """An element of a page."""

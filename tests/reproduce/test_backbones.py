@@ -271,10 +271,10 @@ def test_photos_keep_the_middle_of_the_shorter_side():
     assert Preprocess(8, 12).photo(image.fromarray(pixels)).shape == (3, 8, 8)
 
 
-@pytest.mark.parametrize(("variant", "parameters"), [("efficientnet-lite0", 4652008), ("efficientnet-lite2", 6092072)])
-def test_efficientnet_lite_has_the_published_size(variant, parameters):
-    with torch.device("meta"):
-        assert sum(p.numel() for p in EfficientNetLite(variant).parameters()) == parameters
+def test_efficientnet_lite_has_the_published_size():
+    for variant, parameters in (("efficientnet-lite0", 4652008), ("efficientnet-lite2", 6092072)):
+        with torch.device("meta"):
+            assert sum(p.numel() for p in EfficientNetLite(variant).parameters()) == parameters
 
 
 @torch.no_grad()
@@ -310,7 +310,7 @@ def test_features_are_computed_once_and_a_stopped_run_goes_on(tmp_path, monkeypa
     whole = np.array(compute_features(network, images, tmp_path / "whole", **asked))
     assert whole.shape == (10, 6)
 
-    def stop(done, total):
+    def stop(_, done, total):
         if done == 8:
             raise KeyboardInterrupt
 
@@ -318,7 +318,7 @@ def test_features_are_computed_once_and_a_stopped_run_goes_on(tmp_path, monkeypa
         compute_features(network, images, tmp_path / "part", progress=stop, **asked)
     seen = []
     part = compute_features(network, images, tmp_path / "part", progress=lambda *at: seen.append(at), **asked)
-    assert seen == [(10, 10)]
+    assert seen == [("features", 10, 10)]
     np.testing.assert_array_equal(part, whole)
     again = compute_features(network, images, tmp_path / "part", progress=lambda *at: seen.append(at), **asked)
     assert len(seen) == 1

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from uqeval._errors import InputError
-from uqeval.reproduce.logits.writer import find_predictions
+from uqeval.reproduce.logits.folder import find_predictions
 from uqeval.reproduce.models.vision import classify
 from uqeval.reproduce.models.vision.backbones import Backbone, Preprocess
 from uqeval.reproduce.models.vision.classify import classify_folder, find_images
@@ -67,7 +67,7 @@ def test_rows_follow_the_numbers_of_the_files(folder, tmp_path):
         progress=lambda *at: calls.append(at),
     )
     assert names == ["a", "b"]
-    assert calls[-1] == (12, 12)
+    assert calls[-1] == ("classification", 12, 12)
     rows = np.array(sorted(NUMBERS)) - 1
     for prediction in find_predictions(tmp_path / "out"):
         logits = prediction.open()
@@ -102,17 +102,18 @@ def test_all_class_folders_give_the_labels(tmp_path, monkeypatch):
     assert found.labels.tolist() == [(number * 3) % 4 for number in range(1, 9)]
 
 
-@pytest.mark.parametrize("kind", ["val.txt", "LOC_val_solution.csv"])
-def test_labels_come_from_a_list_beside_the_images(folder, kind):
-    lines = ["ImageId,PredictionString"] if kind.endswith("csv") else []
-    for number, label in enumerate(LABELS, start=1):
-        name = f"ILSVRC2012_val_{number:08d}"
-        lines.append(f"{name},n{label:08d} 1 2 3 4" if kind.endswith("csv") else f"val/{name}.JPEG {label}")
-    (folder.parent / kind).write_text("\n".join(lines))
-    np.testing.assert_array_equal(find_images(folder).labels, LABELS)
-    (folder.parent / kind).write_text("\n".join(lines[:-1]))
-    with pytest.raises(InputError, match=r"49,999 were found"):
-        find_images(folder)
+def test_labels_come_from_a_list_beside_the_images(folder):
+    for kind in ("val.txt", "LOC_val_solution.csv"):
+        lines = ["ImageId,PredictionString"] if kind.endswith("csv") else []
+        for number, label in enumerate(LABELS, start=1):
+            name = f"ILSVRC2012_val_{number:08d}"
+            lines.append(f"{name},n{label:08d} 1 2 3 4" if kind.endswith("csv") else f"val/{name}.JPEG {label}")
+        (folder.parent / kind).write_text("\n".join(lines))
+        np.testing.assert_array_equal(find_images(folder).labels, LABELS)
+        (folder.parent / kind).write_text("\n".join(lines[:-1]))
+        with pytest.raises(InputError, match=r"49,999 were found"):
+            find_images(folder)
+        (folder.parent / kind).unlink()
 
 
 def test_without_labels_those_of_people_are_taken(folder, tmp_path, monkeypatch):
@@ -153,7 +154,7 @@ def test_finished_models_are_left_alone(folder, tmp_path):
     before = (tmp_path / "out" / "a.npy").stat().st_mtime_ns
     calls = []
     classify_folder([grey("a"), grey("b")], folder, tmp_path / "out", progress=lambda *at: calls.append(at), **asked)
-    assert calls == [(6, 6)]
+    assert calls == [("classification", 6, 6)]
     assert (tmp_path / "out" / "a.npy").stat().st_mtime_ns == before
 
 

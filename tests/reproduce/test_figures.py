@@ -3,15 +3,17 @@
 import dataclasses
 import math
 import re
-from pathlib import Path
+from html import unescape
 
 import numpy as np
 import pytest
 from tiny_grid import TINY
 
 from uqeval.datasets import synthetic as draw_data
-from uqeval.reproduce import page, panels, synthetic, temperature
+from uqeval.metrics import kendall_tau
+from uqeval.reproduce import panels, synthetic, temperature
 from uqeval.reproduce.synthetic import figures, scenes
+from uqeval.reproduce.synthetic.page import verdicts
 from uqeval.reproduce.synthetic.run import GRID, read_grid
 
 NAMES = [
@@ -46,9 +48,16 @@ def scaled():
 
 
 @pytest.fixture(scope="module")
-def drawn(study, scaled, tmp_path_factory):
-    out = tmp_path_factory.mktemp("out")
-    return out, panels.save(figures.draw(study, scaled), out)
+def out(study, tmp_path_factory):
+    study.timing.seconds["training and scoring"] = 61.4
+    study.timing.found = study.timing.parts
+    return study.publish(tmp_path_factory.mktemp("out"))
+
+
+@pytest.fixture(scope="module")
+def drawn(out):
+    """The drawings by name."""
+    return {path.stem: path.read_text(encoding="utf-8") for path in (out / "figures").glob("*.svg")}
 
 
 @pytest.fixture(scope="module")
@@ -61,32 +70,26 @@ def scene():
 # ---- figures ---------------------------------------------------------------------------------------------------
 
 
-def test_every_figure_is_drawn_as_svg_and_png(drawn):
-    out, pictures = drawn
-    assert list(pictures) == NAMES
-    for name in NAMES:
-        assert (out / "figures" / f"{name}.svg").read_text(encoding="utf-8") == pictures[name].svg
+def test_every_figure_is_drawn_as_svg_and_png_with_marks_that_a_reader_can_use(out, drawn, study, scaled):
+    assert list(figures.makers(study, scaled)) == NAMES
+    assert set(drawn) == set(NAMES)
+    for name, svg in drawn.items():
+        assert svg.startswith("<svg")
         assert (out / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
-        assert pictures[name].title not in pictures[name].bare
-        assert pictures[name].title in pictures[name].svg.replace("&lt;", "<").replace("&gt;", ">")
-
-
-def test_no_figure_has_more_marks_than_a_reader_can_use(drawn):
-    for name, picture in drawn[1].items():
-        assert picture.svg.count("<path") < 2500, name
-        assert len(picture.svg) < 400_000, name
+        assert svg.count("<path") < 2500, name
+        assert len(svg) < 400_000, name
 
 
 def test_the_scatter_shows_the_draw_with_the_median_d(study):
     d = study.settings["d"]
-    assert d[str(figures.shown_draw(study))] == np.median(list(d.values()))
+    assert d[str(study.shown_draw)] == np.median(list(d.values()))
 
 
 def test_a_draw_without_a_defined_correlation_is_still_drawn(study):
     rows = [{**row, "r": math.nan, "low": math.nan, "high": math.nan} for row in study.correlations]
     models = [{**row, "kendall_phi": None} for row in study.models]
     empty = dataclasses.replace(study, correlations=rows, models=models)
-    chart = figures.metric_vs_kendall(empty, figures.shown_draw(empty)).to_dict()
+    chart = figures.metric_vs_kendall(empty, empty.shown_draw).to_dict()
     assert "r = –" in chart["vconcat"][0]["hconcat"][0]["title"]["text"]
     assert figures.correlations_vs_d(empty).to_dict()["title"]["text"].startswith("How the correlations")
 
@@ -109,17 +112,20 @@ def test_a_draw_outside_the_study_is_said_to_be_one(scene):
     assert "not one of the study" not in scene.words
 
 
-@pytest.mark.parametrize("name", ["pi", "phi", "varphi"])
-def test_the_rectangles_of_a_map_tile_it_with_the_right_shades(scene, name):
-    cells = scene.map(name)
+def test_the_rectangles_of_a_map_tile_it_with_the_right_shades(scene):
     (left, right), (below, above) = scene.limits
-    areas = (cells["right"] - cells["left"]) * (cells["above"] - cells["below"])
-    assert areas.sum() == pytest.approx((right - left) * (above - below))
-    side = (right - left) / 64
-    x = np.column_stack([cells["left"] + side / 2, (cells["below"] + cells["above"]) / 2])
-    probs = scene.predict(x)
-    exact = {"pi": scene.data.pi(x)[:, 1], "phi": scene.data.phi(x, probs), "varphi": scene.data.varphi(x, probs)}
-    assert np.abs(cells["value"] - exact[name]).max() <= 0.5 / 40 + 1e-9
+    exact = {
+        "pi": lambda x, probs: scene.data.pi(x)[:, 1],
+        "kendall_phi": scene.data.phi,
+        "kendall_varphi": scene.data.varphi,
+    }
+    for name, truth in exact.items():
+        cells = scene.map(name)
+        areas = (cells["right"] - cells["left"]) * (cells["above"] - cells["below"])
+        assert areas.sum() == pytest.approx((right - left) * (above - below))
+        side = (right - left) / 64
+        x = np.column_stack([cells["left"] + side / 2, (cells["below"] + cells["above"]) / 2])
+        assert np.abs(cells["value"] - truth(x, scene.predict(x))).max() <= 0.5 / 40 + 1e-9
 
 
 def test_exact_risk_curves_rise_and_end_at_the_exact_risk(scene):
@@ -144,43 +150,52 @@ def test_observed_risk_curves_end_at_the_observed_risk(scene):
 
 
 def test_models_trained_again_are_those_of_the_study(study, grid_file):
-    seed = figures.shown_draw(study)
+    seed = study.shown_draw
     known = {(row["model"], row["score"]): row for row in study.models if row["draw"] == seed}
     again = scenes.few_models(read_grid(grid_file), seed)
-    assert {model.family for model in again} == {"softmax", "ensemble", "dropout"}
-    for model in again:
-        row = known[model.model, model.name]
-        for truth in ("kendall_phi", "kendall_varphi"):
-            assert model.kendall[truth] == pytest.approx(row[truth], abs=0.01)
+    assert {model.plan["method"] for model, _ in again} == {"softmax", "ensemble", "dropout"}
+    for model, score in again:
+        row = known[model.model, score]
+        for truth, values in model.truths.items():
+            assert kendall_tau(model.score(score), values) == pytest.approx(row[truth], abs=0.01)
 
 
 # ---- the page --------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
-def html(study, drawn):
-    return page.synthetic_page(study, drawn[1], {"training": 61.4, "figures": 2.0}, "8 of 8 parts were there.")
+def html(out):
+    return (out / "index.html").read_text(encoding="utf-8")
 
 
 def test_the_page_needs_nothing_from_elsewhere_and_runs_no_script(html):
     assert "<script" not in html
-    assert "default-src 'none'" in html
+    assert "default-src 'none'; style-src" in unescape(html)
     addresses = {found for found in re.findall(r'(?:href|src)="([^"]*)"', html) if not found.startswith("#")}
     assert all(found.startswith(("figures/", "data:")) for found in addresses)
     assert "url(http" not in html
 
 
-def test_the_page_ties_everything_together(html, study, drawn):
+def test_the_page_ties_everything_together(html, study):
     assert "paper (one draw, d unknown)" in html
     assert "1 min 1 s" in html
-    assert "8 of 8 parts were there." in html
+    assert "6 of 6 parts were there" in html
     assert "What reproduces" in html
     assert "What does not" in html
-    for name, picture in drawn[1].items():
+    for name in NAMES:
         assert f'id="{name}"' in html
-        assert picture.title in html
     for note in study.notes:
-        assert note.replace("'", "&#39;") in html
+        assert note in unescape(html)
+
+
+def test_phi_and_varphi_are_never_bare_where_a_reader_meets_them(study, html):
+    head = study.grid().head
+    assert head[1:] == ["with κ(s; φ) (chance of error φ)", "with κ(s; ϕ) (commitment against the Bayes label ϕ)"]
+    by_draw = study.page().tables[1].head
+    assert by_draw[2:4] == ["UQ-AUC, chance of error φ", "UQ-AUC, commitment against the Bayes label ϕ"]
+    for line in (*study.notes, *(line for _, lines in study.page().short[:1] for line in lines)):
+        assert ("κ(s; φ)" in line) <= ("chance of error φ" in line)
+        assert ("κ(s; ϕ)" in line) <= ("commitment against the Bayes label ϕ" in line)
 
 
 def test_ids_of_inline_drawings_do_not_clash(html):
@@ -190,23 +205,29 @@ def test_ids_of_inline_drawings_do_not_clash(html):
         assert used in ids
 
 
-def test_hostile_names_are_escaped(study, drawn):
+def test_titles_of_drawings_are_text_of_the_page_and_not_drawn_twice(study, tmp_path):
+    (picture,) = panels.save({"x": lambda: figures.correlations_vs_d(study)}, tmp_path, lambda done, total: None)
+    assert picture.title in (tmp_path / "figures" / "x.svg").read_text(encoding="utf-8")
+    assert picture.title not in picture.svg
+
+
+def test_hostile_names_are_escaped(study, tmp_path):
     bad = "<script>alert(1)</script>"
     grid = {**study.settings["grid"], "methods": [{**m, "title": bad} for m in study.settings["grid"]["methods"]]}
     hostile = dataclasses.replace(study, settings={**study.settings, "grid": grid}, notes=[bad])
-    text = page.synthetic_page(hostile, drawn[1])
+    chart = {"metric_vs_kendall": lambda: figures.metric_vs_kendall(hostile, hostile.shown_draw)}
+    pictures = panels.save(chart, tmp_path, lambda done, total: None)
+    text = hostile.page().html(pictures, hostile.timing.grid(), [])
     assert "<script" not in text
     assert "&lt;script&gt;alert(1)" in text
-    chart = figures.metric_vs_kendall(hostile, figures.shown_draw(hostile))
-    pictures = panels.save({"x": chart}, Path(drawn[0]) / "hostile")
-    assert "<script" not in pictures["x"].svg
+    assert "<script" not in (tmp_path / "figures" / "metric_vs_kendall.svg").read_text(encoding="utf-8")
 
 
 def test_verdicts_follow_the_numbers(study):
     def with_r(r):
         rows = [{**row, "r": r[row["metric"]]} for row in study.correlations if row["metric"] in r]
         tests = [{**test, "difference": 0.1, "p_williams": 0.001} for test in study.tests]
-        return page.verdicts(dataclasses.replace(study, correlations=rows, tests=tests))
+        return verdicts(dataclasses.replace(study, correlations=rows, tests=tests))
 
     good, bad = with_r({"uq_auc": 0.95, "uq_c_index": 0.99, "ece": 0.1})
     assert any("UQ-AUC follows" in words for words in good)
@@ -221,23 +242,17 @@ def test_verdicts_follow_the_numbers(study):
 
 
 def test_the_table_has_the_papers_row_before_ours(study):
-    rows = page.table_rows(study)
-    labels = [label for label, _, _ in rows]
+    grid = study.grid()
+    labels = [row[0] for row in grid.rows]
     assert labels[:2] == ["UQ-AUC, paper (one draw, d unknown)", "UQ-AUC"]
-    assert [paper for _, _, paper in rows[:2]] == [True, False]
-    assert "94.56% (93.36–95.55)" in rows[0][1]
-    assert "ECE, paper (one draw, d unknown)" in labels
-
-
-def test_the_page_of_the_temperature_experiment(scaled, drawn):
-    text = page.temperature_page(scaled, {"temperature": drawn[1]["temperature"]})
-    assert "exactly constant" in text
-    assert "<script" not in text
-    assert "Time per stage" not in text
+    assert labels[0] in grid.marked
+    assert labels[1] not in grid.marked
+    assert grid.rows[0][1] == "94.56% (93.36 to 95.55)"
+    assert grid.rows[labels.index("ECE, paper (one draw, d unknown)")][1:] == ["0.09%", "−10.57%"]
 
 
 def test_more_than_two_classes_have_no_map(study, scaled):
     grid = {**study.settings["grid"], "data": {"n": 240, "train": 0.5, "classes": 3}}
     assert draw_data(**grid["data"], seed=0).n_classes == 3
     three = dataclasses.replace(study, settings={**study.settings, "grid": grid})
-    assert set(NAMES) - set(figures.draw(three, scaled)) == {"dataset", "phi_and_varphi", "risk_control"}
+    assert set(NAMES) - set(figures.makers(three, scaled)) == {"dataset", "phi_and_varphi", "risk_control"}

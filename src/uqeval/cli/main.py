@@ -22,7 +22,7 @@ from uqeval.cli.doctor import doctor
 from uqeval.cli.evaluate import evaluate
 from uqeval.cli.output import stderr
 from uqeval.cli.power import power
-from uqeval.cli.reproduce import reproduce
+from uqeval.cli.reproduce_human import reproduce
 from uqeval.cli.threshold import threshold
 
 __all__ = ["app", "main"]

@@ -1,34 +1,33 @@
-"""`uqeval reproduce`: the paper's experiments, one command each; a stopped run goes on where it was."""
+"""`uqeval reproduce`: the paper's experiments, one command each; a stopped run goes on where it was.
+
+Parses, calls, prints: the studies write their folders themselves. Those on real data are in `reproduce_human`.
+"""
 
 from __future__ import annotations
 
-import json as codec
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from rich.table import Table
 from rich.text import Text
 
+import uqeval
 from uqeval._errors import InputError, MissingExtra
-from uqeval._result import strict
+from uqeval._result import Grid
 from uqeval.cli import options as o
-from uqeval.cli import reproduce_real as real
-from uqeval.cli.output import stdout, write_json
-from uqeval.cli.reproduce_parts import (
-    Clock,
-    Jobs,
-    Out,
-    make_folder,
-    print_end,
-    print_table,
-    print_verdicts,
-    resumable,
-)
+from uqeval.cli.output import stderr, stdout, write_json
+from uqeval.cli.progress import bars
 
-__all__ = ["reproduce"]
+__all__ = ["Out", "needs", "reproduce", "running", "show"]
 
 reproduce = typer.Typer(no_args_is_help=True, help="Run the paper's experiments again: tables, figures, a page.")
+
+Out = Annotated[Path, typer.Option(help="Folder for everything that is written.", metavar="DIR")]
+_STYLES = {"holds": "green", "holds in part": "yellow", "fails": "red", "What reproduces": "bold green"}
 
 
 @reproduce.command()
@@ -39,7 +38,7 @@ def synthetic(
         str, typer.Option(help="Only draws whose means lie this far apart.", metavar="LOW,HIGH")
     ] = "0.75,2.4",
     any_d: Annotated[bool, typer.Option("--any-d", help="Draws as they come.")] = False,
-    jobs: Jobs = None,
+    jobs: Annotated[int | None, typer.Option(help="Processes; all cores by default.", min=1)] = None,
     grid: Annotated[Path | None, typer.Option(help="Another grid of models (TOML).", metavar="FILE")] = None,
     quiet: o.Quiet = False,
     json: o.Json = None,
@@ -51,34 +50,10 @@ def synthetic(
     Example:  uqeval reproduce synthetic --seeds 20 --out study
     """
     ends = None if any_d else _ends(d_range)
-    _needs_torch()
-    make_folder(out)
-    from uqeval import reproduce as library
-    from uqeval.reproduce import page, panels
-    from uqeval.reproduce.synthetic import figures
-
-    clock = Clock(quiet or json == "-")
-    with resumable():
-        with clock.stage("training and scoring", resumes=True) as progress:
-            study = library.synthetic(out, seeds=seeds, d_range=ends, grid=grid, jobs=jobs, progress=progress)
-        with clock.stage("temperature"):
-            scaled = library.temperature()
-        with clock.stage("figures") as progress:
-            drawn = panels.save(figures.draw(study, scaled, progress), out)
-        with clock.stage("page"):
-            path = page.write_page(page.synthetic_page(study, drawn, clock.spent, clock.remark()), out)
-        clock.write(out)
-    if json is not None:
-        write_json(codec.dumps(strict(study.to_dict()), indent=2), json)
-    if json == "-" or quiet:
-        return
-    console = stdout()
-    head = ["", *(f"with {title}" for title in ("κ(s; φ)", "κ(s; ϕ)"))]
-    rows = [([label, *cells], "dim italic" if paper else "") for label, cells, paper in page.table_rows(study)]
-    print_table(console, "Pearson correlations: median and range over draws", head, rows)
-    good, bad = page.verdicts(study)
-    print_verdicts(console, good, bad)
-    print_end(console, clock, {"page": path, "tables": out / "table.csv", "figures": out / "figures"})
+    needs("uqeval reproduce", "torch", "torch")
+    with running(out, quiet or json == "-") as progress:
+        study = uqeval.reproduce.synthetic(out, seeds=seeds, d_range=ends, grid=grid, jobs=jobs, progress=progress)
+    show(study, out, quiet, json)
 
 
 @reproduce.command()
@@ -94,32 +69,10 @@ def temperature(
 
     Example:  uqeval reproduce temperature --out temperature
     """
-    _needs_torch()
-    make_folder(out)
-    from uqeval import reproduce as library
-    from uqeval.reproduce import page, panels
-    from uqeval.reproduce.synthetic import scene_figures
-
-    clock = Clock(quiet or json == "-")
-    with resumable():
-        with clock.stage("training and scaling"):
-            result = library.temperature(seed=seed)
-            result.write(out)
-        with clock.stage("figures"):
-            drawn = panels.save({"temperature": scene_figures.temperature_chart(result)}, out)
-        with clock.stage("page"):
-            path = page.write_page(page.temperature_page(result, drawn, clock.spent), out)
-        clock.write(out)
-    if json is not None:
-        write_json(codec.dumps(strict(result.to_dict()), indent=2), json)
-    if json == "-" or quiet:
-        return
-    console = stdout()
-    head = ["over all T", "UQ-AUC", "UQ-C-index", "ECE"]
-    print_table(console, "Lowest and highest value over all temperatures", head, [(row, "") for row in result.lines()])
-    for note in result.notes:
-        console.print(Text(f"- {note}"))
-    print_end(console, clock, {"page": path, "tables": out / "table.csv", "figures": out / "figures"})
+    needs("uqeval reproduce", "torch", "torch")
+    with running(out, quiet or json == "-") as progress:
+        study = uqeval.reproduce.temperature(out, seed=seed, progress=progress)
+    show(study, out, quiet, json)
 
 
 @reproduce.command()
@@ -132,40 +85,74 @@ def theorems(
 ) -> None:
     """The paper's theorems on random populations: which hold, which fail, what is true instead.
 
-    Writes theorems.md and theorems.json.
+    Writes table.json, .csv and .md, a figure and index.html, with the numbers and the corrected statements.
 
     Example:  uqeval reproduce theorems --out theorems
     """
-    make_folder(out)
-    from uqeval import reproduce as library
+    with running(out, quiet or json == "-") as progress:
+        study = uqeval.reproduce.theorems(out, seed=seed, populations=populations, progress=progress)
+    show(study, out, quiet, json)
 
-    clock = Clock(quiet or json == "-")
-    with resumable():
-        with clock.stage("checks") as progress:
-            result = library.theorems(out, seed=seed, populations=populations, progress=progress)
-        clock.write(out)
+
+# ---- what all studies share --------------------------------------------------------------------------------------
+
+
+def needs(what: str, package: str, extra: str) -> None:
+    """An error where a package is not installed, before anything is made."""
+    if find_spec(package) is None:
+        raise MissingExtra(what, package, extra)
+
+
+@contextmanager
+def running(out: Path, quiet: bool) -> Iterator[Any]:
+    """The folder, a progress bar as a callable(stage, done, total); Ctrl-C ends with one line and exit code 130."""
+    if out.exists() and not out.is_dir():
+        raise InputError(f"--out {out}: that is a file. Name a folder.")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"--out {out}: the folder cannot be made ({error.strerror}).") from None
+    try:
+        with bars(quiet) as progress:
+            yield progress
+    except KeyboardInterrupt:
+        stderr().print("Stopped. What is finished is kept: run the same command again to go on.")
+        raise typer.Exit(130) from None
+
+
+def show(study: Any, out: Path, quiet: bool, json: str | None, *more: Grid | str) -> None:
+    """The table and what comes after it, what does and does not reproduce, times, and the files."""
     if json is not None:
-        write_json(codec.dumps(strict(result.to_dict()), indent=2), json)
+        write_json(study.to_json(), json)
     if json == "-" or quiet:
         return
     console = stdout()
-    styles = {"holds": "green", "holds in part": "yellow", "fails": "red"}
-    rows = [([c.where, c.claim, c.verdict], styles[c.verdict]) for c in result.checks]
-    print_table(console, result.headline(), ["in the paper", "claim", ""], rows, last=True)
-    print_end(console, clock, {"numbers and corrected statements": out / "theorems.md"})
+    for part in (study.grid(), *more):
+        console.print(
+            _table(part) if isinstance(part, Grid) else Text(part, style="dim"), soft_wrap=isinstance(part, str)
+        )
+    for title, lines in study.page().short:
+        if lines:
+            console.print(Text(title, style=_STYLES.get(title, "bold yellow")))
+            console.print(*(Text(f"- {line}") for line in lines), sep="\n")
+    for line in (f"time: {study.timing}", *study.timing.remarks()):
+        console.print(Text(line, style="dim"))
+    paths = {"page": "index.html", "tables": "table.csv", "models": "models.csv", "figures": "figures"}
+    for name, path in paths.items():
+        if (out / path).exists():
+            console.print(Text.assemble((f"{name}: ", "bold"), str(out / path)), soft_wrap=True)
 
 
-reproduce.command()(real.cifar10h)
-reproduce.command("imagenet-real")(real.imagenet_real)
-reproduce.command()(real.oasst2)
-
-
-# ---- parts -----------------------------------------------------------------------------------------------------
-
-
-def _needs_torch() -> None:
-    if find_spec("torch") is None:
-        raise MissingExtra("uqeval reproduce", "torch", "torch")
+def _table(grid: Grid) -> Table:
+    """Rows that are not ours are dim, verdicts have their colour."""
+    caption = Text(grid.caption or "")
+    table = Table(title=caption, title_justify="left", title_style="bold", header_style="bold", padding=(0, 1))
+    for name in grid.head:
+        table.add_column(name, overflow="fold")
+    for row in grid.rows:
+        style = "dim italic" if row[0] in grid.marked else ""
+        table.add_row(*(Text(cell, style=_STYLES.get(cell, style)) for cell in row))
+    return table
 
 
 def _ends(text: str) -> tuple[float, float]:

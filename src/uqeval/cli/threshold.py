@@ -136,10 +136,10 @@ def _numbers(t: Threshold) -> list[str]:
 
 
 def _table(found: Thresholds) -> Table:
-    head, body, _ = found.table()
+    grid = found.table()
     table = Table(header_style="bold", padding=(0, 1))
-    for title in head:
+    for title in grid.head:
         table.add_column(Text(title.replace(" ", "\n")), no_wrap=True)  # six columns fit into 80 characters
-    for t, cells in zip(found, body, strict=True):
+    for t, cells in zip(found, grid.rows, strict=True):
         table.add_row(*(Text(cell, style="" if t.feasible else "dim") for cell in cells))
     return table

@@ -192,9 +192,9 @@ class Predictions:
                     stacklevel=2,
                 )
         if ps is None and zs is not None:
-            ps = _softmax(zs)
+            ps = softmax(zs)
         if p is None and z is not None:
-            p = _softmax(z)
+            p = softmax(z)
         elif p is None and ps is not None:
             p = ps.mean(axis=0)
         elif p is None and evidence is not None:
@@ -287,7 +287,8 @@ class Predictions:
         return f"Predictions({self.n} rows{classes}: {', '.join(parts)})"
 
 
-def _softmax(logits: Float) -> Float:
+def softmax(logits: Float) -> Float:
+    """Over the last axis, in the precision that it is given."""
     out: Float = logits - logits.max(axis=-1, keepdims=True)  # exp(z - max) never overflows
     np.exp(out, out=out)
     out /= out.sum(axis=-1, keepdims=True)
@@ -295,7 +296,7 @@ def _softmax(logits: Float) -> Float:
 
 
 def _agrees(logits: Float, probs: Float) -> bool:
-    difference = _softmax(logits)
+    difference = softmax(logits)
     difference -= probs
     return bool(np.abs(difference, out=difference).max(initial=0.0) <= _SOFTMAX_TOLERANCE)
 

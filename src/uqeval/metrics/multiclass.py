@@ -150,7 +150,7 @@ def _task(
     if name == "uq_c_index" and p.shape[1] == 2:
         target = np.repeat(-p[np.arange(len(y)), y][:, None], 2, axis=1)  # both tasks are the direct one
     elif name == "uq_c_index":
-        target = _class_gap(p, is_class)
+        target = class_gap(p, is_class)
     elif check_choice("decision", decision, ("argmax", "half")) == "argmax":
         target = (is_class != (p.argmax(axis=1)[:, None] == np.arange(p.shape[1]))).astype(np.float64)
     else:
@@ -158,7 +158,7 @@ def _task(
     return Task(name, s, target, y, w)
 
 
-def _class_gap(probs: Float, is_class: NDArray[np.bool_]) -> Float:
+def class_gap(probs: Float, is_class: NDArray[np.bool_]) -> Float:
     """Ranks of |1{y=k} − p̂_k| by class: 1 − p̂_k is kept exact as a sum of two floats, so no row ties by rounding."""
     high = np.where(is_class, 1.0 - probs, probs)
     low = np.where(is_class, (1.0 - high) - probs, 0.0)

@@ -4,7 +4,8 @@ from uqeval.reproduce.human.cifar10h import cifar10h
 from uqeval.reproduce.human.imagenet_real import imagenet_real
 from uqeval.reproduce.human.oasst2 import oasst2
 from uqeval.reproduce.human.run import RealStudy
-from uqeval.reproduce.logits.writer import find_predictions, save_logits
+from uqeval.reproduce.logits.folder import find_predictions
+from uqeval.reproduce.logits.writer import save_logits
 from uqeval.reproduce.study import Study
 from uqeval.reproduce.synthetic.run import synthetic
 from uqeval.reproduce.synthetic.temperature import Temperature, temperature

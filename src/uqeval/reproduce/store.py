@@ -5,13 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, Executor, wait
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from uqeval._errors import InputError
 
-__all__ = ["Store", "cell_key"]
+__all__ = ["Store", "cell_key", "run_cells"]
+
+Cell = TypeVar("Cell", bound=Hashable)
 
 
 def cell_key(configuration: dict[str, Any]) -> str:
@@ -21,24 +24,26 @@ def cell_key(configuration: dict[str, Any]) -> str:
 
 
 class Store:
-    """One row per finished cell in an SQLite file, keyed by its configuration; a row is there whole or not at all."""
+    """One row per finished cell in an SQLite file, keyed by its configuration; a row is there whole or not at all.
 
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+    Without a folder it lives in memory.
+    """
+
+    def __init__(self, folder: str | Path | None = None) -> None:
+        path = Path(folder) / "store.sqlite" if folder is not None else None
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            self._db = sqlite3.connect(self.path, timeout=60)
+            self._db = sqlite3.connect(path or ":memory:", timeout=60)
             self._db.execute("CREATE TABLE IF NOT EXISTS cells (key TEXT PRIMARY KEY, value TEXT NOT NULL)")
             self._db.commit()
         except sqlite3.DatabaseError as error:
             raise InputError(
-                f"{self.path} is not a store of results ({error}). Move it away or pass another folder."
+                f"{path} is not a store of results ({error}). Move it away or pass another folder."
             ) from None
 
-    def missing(self, keys: Iterable[str]) -> list[str]:
-        """Those that are not finished, in their order."""
-        known = {key for (key,) in self._db.execute("SELECT key FROM cells")}
-        return [key for key in keys if key not in known]
+    def __contains__(self, key: str) -> bool:
+        return self._db.execute("SELECT 1 FROM cells WHERE key = ?", (key,)).fetchone() is not None
 
     def put(self, key: str, value: Any) -> None:
         """Stores a finished cell at once. Floats are kept to the last bit."""
@@ -52,12 +57,50 @@ class Store:
             raise KeyError(key)
         return json.loads(row[0])
 
-    def close(self) -> None:
-        """Releases the file."""
-        self._db.close()
-
     def __enter__(self) -> Store:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        self._db.close()
+
+
+def run_cells(
+    store: Store,
+    keys: Mapping[Cell, str],
+    work: Callable[[Cell], Any],
+    pool: Callable[[int], Executor],
+    jobs: int,
+    tell: Callable[[int, int], object],
+) -> Iterator[tuple[Cell, Any]]:
+    """Cells with their values: those of an earlier run first, the others as they finish, each stored at once.
+
+    `tell` is told how many of all are done, first of all how many were there. Where `work` returns an exception instead
+    of raising it, that is the value, and nothing is stored.
+    """
+    done = {cell: store.get(key) for cell, key in keys.items() if key in store}
+    tell(len(done), len(keys))
+    yield from done.items()
+    waiting = [cell for cell in keys if cell not in done]
+    for count, (cell, value) in enumerate(_finished(work, waiting, pool, jobs), start=len(done) + 1):
+        if not isinstance(value, Exception):
+            store.put(keys[cell], value)
+            value = store.get(keys[cell])  # the same whether it was there or not: JSON has no tuples
+        tell(count, len(keys))
+        yield cell, value
+
+
+def _finished(
+    work: Callable[[Cell], Any], cells: list[Cell], pool: Callable[[int], Executor], jobs: int
+) -> Iterator[tuple[Cell, Any]]:
+    if jobs <= 1 or len(cells) <= 1:
+        for cell in cells:
+            yield cell, work(cell)
+        return
+    with pool(min(jobs, len(cells))) as executor:
+        running = {executor.submit(work, cell): cell for cell in cells}
+        try:
+            while running:
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    yield running.pop(future), future.result()
+        finally:  # Ctrl-C or an error: what runs is finished, what waits is not begun
+            executor.shutdown(wait=True, cancel_futures=True)

@@ -1,27 +1,56 @@
-"""A reproduced experiment: models with their metrics and their true ranks, and how the two correlate."""
+"""A reproduced experiment: models with their metrics and their true ranks, how the two correlate, and its folder."""
 
 from __future__ import annotations
 
 import csv
 import io
-import json
 import math
-import os
-from collections.abc import Sequence
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from uqeval._errors import collected
-from uqeval._result import strict, to_frame
+from uqeval import metrics
+from uqeval._check import Bit, Float, Progress
+from uqeval._errors import InputError, collected
+from uqeval._files import write_whole
+from uqeval._result import Grid, Result, to_json
 from uqeval.inference.correlations import compare_correlations, pearson
+from uqeval.reproduce.page import Makers, Page
 
-__all__ = ["METRICS", "TRUTHS", "Study", "correlate", "summarise", "write_tables", "write_whole"]
+__all__ = [
+    "MAIN",
+    "MEANINGS",
+    "METRICS",
+    "SYMBOLS",
+    "TITLES",
+    "TRUTHS",
+    "Publishable",
+    "Study",
+    "Timing",
+    "check_natural",
+    "columns",
+    "correlate",
+    "csv_text",
+    "fisher",
+    "judge_score",
+    "percent_cell",
+    "pick",
+    "stored",
+    "summarise",
+    "williams",
+]
 
 TRUTHS = ("kendall_phi", "kendall_varphi")
-METRICS = ("uq_auc", "uq_c_index", "aurc", "augrc", "ece", "brier", "log_loss")
+MAIN = ("uq_auc", "uq_c_index")
+METRICS = (*MAIN, "aurc", "augrc", "ece", "brier", "log_loss")
+SYMBOLS = {"kendall_phi": "κ(s; φ)", "kendall_varphi": "κ(s; ϕ)"}
+MEANINGS = {"kendall_phi": "chance of error φ", "kendall_varphi": "commitment against the Bayes label ϕ"}
 TITLES = {
     "uq_auc": "UQ-AUC",
     "uq_c_index": "UQ-C-index",
@@ -30,172 +59,284 @@ TITLES = {
     "ece": "ECE",
     "brier": "Brier",
     "log_loss": "NLL",
-    "kendall_phi": "κ(s; φ)",
-    "kendall_varphi": "κ(s; ϕ)",
+    **{truth: f"{SYMBOLS[truth]} ({MEANINGS[truth]})" for truth in TRUTHS},
 }
+_FEWEST = 4  # models that Fisher's interval needs
+
+Row = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Study:
-    """Everything that a study found; `write` puts its tables into a folder."""
+@dataclass
+class Timing:
+    """Seconds of each stage; how many parts there are, and how many of them were there from an earlier run."""
 
-    study: str
-    settings: dict[str, Any]
-    models: list[dict[str, Any]] = field(repr=False)  # one row per scored model
-    correlations: list[dict[str, Any]] = field(repr=False)  # metric × truth × draw
-    summary: list[dict[str, Any]] = field(repr=False)  # metric × truth over draws
-    tests: list[dict[str, Any]] = field(repr=False)  # is UQ-C-index better than UQ-AUC, draw by draw?
-    paper: list[dict[str, Any]] = field(repr=False)
-    notes: list[str] = field(repr=False)
+    seconds: dict[str, float] = field(default_factory=dict)
+    parts: int = 0
+    found: int = 0
+
+    @contextmanager
+    def stage(
+        self, name: str, progress: Progress | None = None, *, resumes: bool = False
+    ) -> Iterator[Callable[[int, int], None]]:
+        """Takes the time of a block; yields what is to be told how many of its parts are done.
+
+        Of a stage that `resumes`, the first that is told is how many an earlier run had finished.
+        """
+        start = time.perf_counter()
+
+        def tell(done: int, total: int) -> None:
+            if resumes and not self.parts:
+                self.found, self.parts = done, total
+            if progress is not None:
+                progress(name, done, total)
+
+        yield tell
+        self.seconds[name] = time.perf_counter() - start
+
+    def __str__(self) -> str:
+        stages = ", ".join(f"{name} {spent:.1f} s" for name, spent in self.seconds.items())
+        return f"{stages}; {sum(self.seconds.values()):.1f} s in all"
+
+    def facts(self) -> list[tuple[str, str]]:
+        """The whole time, for the top of a page."""
+        return [("time of this run", _in_words(sum(self.seconds.values())))] if self.seconds else []
+
+    def grid(self) -> Grid:
+        """The times as a table."""
+        rows = [[name, _in_words(spent)] for name, spent in self.seconds.items()]
+        return Grid(["stage", "time"], rows, "Time per stage", self.remarks())
+
+    def remarks(self) -> list[str]:
+        """What an earlier run had finished."""
+        there = f"{self.found} of {self.parts} parts were there from an earlier run and cost no time in this one."
+        return [there] if self.found else []
+
+    def to_json(self) -> str:
+        """For a file beside the tables, never in them: they must not differ from run to run."""
+        stages = {name: round(spent, 3) for name, spent in self.seconds.items()}
+        total = round(sum(self.seconds.values()), 3)
+        return to_json({"seconds": stages, "total": total, "parts": self.parts, "found": self.found})
+
+
+def _in_words(spent: float) -> str:
+    if spent < 60:
+        return f"{spent:.1f} s"
+    minutes, seconds = divmod(round(spent), 60)
+    return f"{minutes} min {seconds} s"
+
+
+class Publishable(Result):
+    """A study that leaves itself in a folder; a subclass says what its table, figures and page are."""
+
+    timing: Timing
+    notes: Sequence[str]
+
+    @abstractmethod
+    def grid(self) -> Grid:
+        """The main table."""
+
+    @abstractmethod
+    def figures(self, progress: Progress | None = None) -> Makers:
+        """What draws each figure, by name."""
+
+    @abstractmethod
+    def page(self) -> Page:
+        """What its page says."""
 
     def to_dict(self) -> dict[str, Any]:
         """The stable JSON shape."""
-        names = ("study", "settings", "correlations", "summary", "tests", "models", "paper", "notes")
-        return {name: getattr(self, name) for name in names}
-
-    def to_frame(self, kind: str | None = None) -> Any:
-        """The correlations: see `Result.to_frame` for `kind`."""
-        return to_frame(self.correlations, kind)
+        return {name: value for name, value in super().to_dict().items() if name != "timing"}
 
     def markdown(self) -> str:
         """The table, the paper's row beside ours, and what to beware of."""
-        head = ["", *(f"with {TITLES[truth]}" for truth in TRUTHS)]
-        lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
-        for row in self.paper_rows():
-            lines.append("| " + " | ".join(row) + " |")
-        for metric in dict.fromkeys(row["metric"] for row in self.summary):
-            cells = [
-                _cell(row)
-                for truth in TRUTHS
-                for row in self.summary
-                if (row["metric"], row["truth"]) == (metric, truth)
-            ]
-            lines.append("| " + " | ".join([TITLES[metric], *cells]) + " |")
-        return "\n".join([*lines, "", *(f"- {note}" for note in self.notes)]) + "\n"
+        return "\n".join([self.grid().markdown(), "", *(f"- {note}" for note in self.notes)]) + "\n"
 
-    def paper_rows(self) -> list[list[str]]:
-        """The paper's own numbers, marked as such."""
-        rows = []
-        for metric in dict.fromkeys(row["metric"] for row in self.paper):
-            cells = [
-                f"{100 * row['r']:.2f}% ({100 * row['low']:.2f}–{100 * row['high']:.2f})"
-                for truth in TRUTHS
-                for row in self.paper
-                if (row["metric"], row["truth"]) == (metric, truth)
-            ]
-            rows.append([f"{TITLES[metric]}, paper (one draw, d unknown)", *cells])
-        return rows
+    def files(self) -> dict[str, str]:
+        """What its files are called, and what is in them."""
+        return {
+            "table.json": self.to_json() + "\n",
+            "table.csv": csv_text(self.frame_rows()),
+            "table.md": self.markdown(),
+        }
 
-    def write(self, folder: str | Path) -> Path:
-        """`table.json`, `table.csv` and `table.md`, each written whole."""
-        return write_tables(folder, self.to_dict(), self.correlations, self.markdown())
+    def publish(self, folder: str | Path, *, progress: Progress | None = None) -> Path:
+        """Writes tables, `figures/NAME.svg` and `.png`, `index.html` and `timing.json`, each whole or not at all.
+
+        Parameters
+        ----------
+        folder : path
+            Made where it is missing.
+        progress : callable(stage, done, total), optional
+            Called after every figure.
+
+        Returns
+        -------
+        Path
+            The folder.
+        """
+        from uqeval.reproduce import panels  # altair takes a second to load, and not every study is drawn
+
+        target = Path(folder)
+        target.mkdir(parents=True, exist_ok=True)
+        for name, text in self.files().items():
+            write_whole(target / name, text)
+        makers = self.figures(progress)
+        with self.timing.stage("figures", progress) as tell:
+            pictures = panels.save(makers, target, tell)
+        with self.timing.stage("page", progress):
+            html = self.page().html(pictures, self.timing.grid(), self.timing.facts())
+            write_whole(target / "index.html", html)
+        write_whole(target / "timing.json", self.timing.to_json() + "\n")
+        return target
 
     def __str__(self) -> str:
         return self.markdown()
 
-    def _repr_html_(self) -> str:
-        import html
-
-        return f"<pre>{html.escape(self.markdown())}</pre>"
-
-
-def _cell(row: dict[str, Any]) -> str:
-    if math.isnan(row["median"]):
-        return "–"
-    if row["draws"] == 1:
-        return f"{100 * row['median']:.2f}%"
-    return (
-        f"{100 * row['median']:.2f}% ({100 * row['lowest']:.2f}–{100 * row['highest']:.2f} over {row['draws']} draws)"
-    )
+    def view(self) -> Iterator[str | Grid]:
+        """The table and the notes."""
+        yield self.grid()
+        yield from self.notes
 
 
-def write_tables(folder: str | Path, data: dict[str, Any], rows: list[dict[str, Any]], markdown: str) -> Path:
-    """A result as `table.json`, its rows as `table.csv`, its page as `table.md`."""
-    target = Path(folder)
-    target.mkdir(parents=True, exist_ok=True)
-    write_whole(target / "table.json", json.dumps(strict(data), indent=1, allow_nan=False) + "\n")
+def csv_text(rows: Sequence[Row]) -> str:
+    """Rows of one shape as CSV."""
     text = io.StringIO()
     writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
-    write_whole(target / "table.csv", text.getvalue())
-    write_whole(target / "table.md", markdown)
-    return target
+    return text.getvalue()
 
 
-def write_whole(path: Path, text: str) -> None:
-    """The old file or the new one, never a part."""
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    part.write_text(text, encoding="utf-8")
-    os.replace(part, path)
+@dataclass(frozen=True)
+class Study(Publishable):
+    """Everything that a study of metrics over models found; `publish` leaves it in a folder."""
+
+    study: str
+    settings: dict[str, Any]
+    correlations: list[Row] = field(repr=False)  # metric × truth × draw
+    summary: list[Row] = field(repr=False)  # metric × truth over draws
+    tests: list[Row] = field(repr=False)  # is UQ-C-index better than UQ-AUC, draw by draw?
+    models: list[Row] = field(repr=False)  # one row per scored model
+    paper: list[Row] = field(repr=False)
+    notes: list[str] = field(repr=False)
+    timing: Timing = field(default_factory=Timing, repr=False, compare=False, kw_only=True)
+
+    def frame_rows(self) -> list[Row]:
+        """The correlations."""
+        return self.correlations
+
+    def table_rows(self, label: str, ours: Callable[[str, str], str], paper: Sequence[Row]) -> Grid:
+        """A row for each metric, the paper's (called `label`) above ours, a cell for each truth."""
+        rows: list[list[str]] = []
+        marked: set[str] = set()
+        for metric in dict.fromkeys(row["metric"] for row in self.correlations):
+            printed = [percent_cell(row) for truth in TRUTHS if (row := pick(paper, metric, truth))]
+            if printed:
+                marked.add(f"{TITLES[metric]}, {label}")
+                rows.append([f"{TITLES[metric]}, {label}", *printed, *["–"] * (len(TRUTHS) - len(printed))])
+            rows.append([TITLES[metric], *(ours(metric, truth) for truth in TRUTHS)])
+        return Grid(["metric", *(f"with {TITLES[truth]}" for truth in TRUTHS)], rows, marked=marked)
 
 
-def correlate(
-    models: Sequence[dict[str, Any]], draws: Sequence[Any], level: float = 0.95
-) -> tuple[list[Any], list[Any]]:
+def pick(rows: Iterable[Row], metric: str, truth: str) -> Row | None:
+    """The row of this metric and truth."""
+    return next((row for row in rows if (row["metric"], row["truth"]) == (metric, truth)), None)
+
+
+def percent_cell(row: Row | None) -> str:
+    """r and its interval, where there is one, in percent."""
+    if row is None or row["r"] is None or math.isnan(row["r"]):
+        return "–"
+    text = f"{_percent(row['r'])}%"
+    if not math.isnan(row.get("low", math.nan)):
+        text += f" ({_percent(row['low'])} to {_percent(row['high'])})"
+    return text
+
+
+def _percent(r: float) -> str:
+    """Two digits; more where they would round to ±100."""
+    text = f"{100 * r:.2f}"
+    if text.lstrip("-") == "100.00" and abs(r) < 1:
+        text = f"{100 * r:.4f}"
+    return text.replace("-", "−")
+
+
+def fisher(x: Float, y: Float, *, level: float = 0.95, **how: Any) -> Row:
+    """Pearson's r with its interval (Fisher's unless said otherwise), over the models that have both."""
+    keep = np.isfinite(x) & np.isfinite(y)
+    r = low = high = math.nan
+    if keep.sum() >= _FEWEST:
+        with collected():
+            found = pearson(x[keep], y[keep], level=level, **(how or {"method": "fisher"}))
+        r, low, high = found.value, found.low, found.high
+    return {"r": r, "low": low, "high": high, "n": int(keep.sum())}
+
+
+def williams(first: Float, second: Float, shared: Float, *, level: float = 0.95) -> Row | None:
+    """Whether `first` correlates more with `shared` than `second` does; None for too few models."""
+    keep = np.isfinite(first) & np.isfinite(second) & np.isfinite(shared)
+    if keep.sum() < _FEWEST:
+        return None
+    with collected():
+        test = compare_correlations(first[keep], second[keep], shared[keep], level=level)
+    found = {"difference": test.difference, "low": test.low, "high": test.high}
+    return found | {"p_williams": test.p, "p_steiger": test.p_steiger}
+
+
+def judge_score(score: Float, error: Bit, gap: Float, phi: Float, varphi: Float) -> Row:
+    """Every metric of a score, and its rank correlation (Kendall's tau-b) with both truths."""
+    return {
+        "uq_auc": metrics.uq_auc(score, error),
+        "uq_c_index": metrics.uq_c_index(score, gap),
+        "aurc": metrics.aurc(score, error),
+        "augrc": metrics.augrc(score, error),
+        "kendall_phi": metrics.kendall_tau(score, phi),
+        "kendall_varphi": metrics.kendall_tau(score, varphi),
+    }
+
+
+def stored(row: Row) -> Row:
+    """A row as JSON can hold it: None for what is not finite."""
+    return {key: None if isinstance(v, float) and not math.isfinite(v) else v for key, v in row.items()}
+
+
+def columns(models: Sequence[Row], *names: str) -> Any:
+    """Columns of some rows as arrays."""
+    return [np.array([model[name] for model in models], dtype=np.float64) for name in names]
+
+
+def correlate(models: Sequence[Row], draws: Sequence[Any], level: float = 0.95) -> tuple[list[Row], list[Row]]:
     """Pearson's r of every metric with both truths, draw by draw, Fisher's interval; and UQ-C-index against UQ-AUC.
 
     Fisher's interval takes the models of a draw as independent, as the paper does; it says nothing of other draws.
     """
-    rows: list[dict[str, Any]] = []
-    tests: list[dict[str, Any]] = []
+    rows: list[Row] = []
+    tests: list[Row] = []
     for draw in draws:
         part = [model for model in models if model["draw"] == draw]
-        column = {name: np.array([model[name] for model in part], dtype=np.float64) for name in (*METRICS, *TRUTHS)}
         for truth in TRUTHS:
             for metric in METRICS:
-                keep = np.isfinite(column[metric]) & np.isfinite(column[truth])
-                r = low = high = math.nan
-                if keep.sum() >= 4:
-                    with collected():
-                        found = pearson(column[metric][keep], column[truth][keep], method="fisher", level=level)
-                    r, low, high = found.value, found.low, found.high
-                rows.append(
-                    {
-                        "metric": metric,
-                        "truth": truth,
-                        "r": r,
-                        "low": low,
-                        "high": high,
-                        "n": int(keep.sum()),
-                        "draw": draw,
-                    }
-                )
-            keep = np.isfinite(column["uq_auc"]) & np.isfinite(column["uq_c_index"]) & np.isfinite(column[truth])
-            if keep.sum() < 4:
-                continue
-            test = compare_correlations(
-                column["uq_c_index"][keep], column["uq_auc"][keep], column[truth][keep], level=level
-            )
-            tests.append(
-                {
-                    "draw": draw,
-                    "truth": truth,
-                    "difference": test.difference,
-                    "low": test.low,
-                    "high": test.high,
-                    "p_williams": test.p,
-                    "p_steiger": test.p_steiger,
-                }
-            )
+                found = fisher(*columns(part, metric, truth), level=level)
+                rows.append({"metric": metric, "truth": truth} | found | {"draw": draw})
+            if (test := williams(*columns(part, *MAIN[::-1], truth), level=level)) is not None:
+                tests.append({"draw": draw, "truth": truth} | test)
     return rows, tests
 
 
-def summarise(correlations: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def summarise(correlations: Sequence[Row]) -> list[Row]:
     """Median and range over draws."""
     found = []
     for metric in METRICS:
         for truth in TRUTHS:
             values = [row["r"] for row in correlations if (row["metric"], row["truth"]) == (metric, truth)]
-            known = [r for r in values if not math.isnan(r)]
-            found.append(
-                {
-                    "metric": metric,
-                    "truth": truth,
-                    "median": float(np.median(known)) if known else math.nan,
-                    "lowest": min(known, default=math.nan),
-                    "highest": max(known, default=math.nan),
-                    "draws": len(values),
-                }
-            )
+            ends = [r for r in values if not math.isnan(r)] or [math.nan]
+            row = {"median": float(np.median(ends)), "lowest": min(ends), "highest": max(ends), "draws": len(values)}
+            found.append({"metric": metric, "truth": truth} | row)
     return found
+
+
+def check_natural(name: str, value: Any, least: int) -> int:
+    """An int of at least so much."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise InputError(f"`{name}` must be an int ≥ {least}; it is {value!r}.")
+    return int(value)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,24 +12,14 @@ from uqeval import datasets
 from uqeval._check import Int, check_labels
 from uqeval._errors import InputError
 from uqeval.reproduce.human.judging import Reference
-from uqeval.reproduce.human.run import Failures, Paths, RealStudy, required, run_study
+from uqeval.reproduce.human.run import Options, Paths, RealStudy, required, run_study
 from uqeval.reproduce.logits.file import open_array
 from uqeval.reproduce.logits.folder import LABELS
+from uqeval.reproduce.packaged import read_table
 
-__all__ = ["PAPER", "PAPER_MODELS", "imagenet_real", "labels_beside", "read_labels", "reference"]
+__all__ = ["PAPER", "imagenet_real", "labels_beside", "read_labels", "reference"]
 
-PAPER_MODELS = 116
-PAPER: list[dict[str, Any]] = [
-    {"metric": "uq_auc", "truth": "kendall_phi", "r": 0.9956, "low": 0.9936, "high": 0.9969},
-    {"metric": "uq_auc", "truth": "kendall_varphi", "r": 0.3942, "low": 0.2347, "high": 0.5375},
-    {"metric": "uq_c_index", "truth": "kendall_phi", "r": 0.4020, "low": 0.2356, "high": 0.5456},
-    {"metric": "uq_c_index", "truth": "kendall_varphi", "r": 0.8807, "low": 0.8317, "high": 0.9163},
-]
-_NOTES = [
-    "The paper's models are torchvision's ImageNet classifiers with their published weights. Models given as "
-    "predictions may be others, and correlations over models depend on which models there are.",
-    "UQ-C-index one versus rest is the mean over 20 evenly spaced classes; UQ-AUC one versus rest is over all 1,000.",
-]
+PAPER = read_table("human/paper.toml")["imagenet_real"]
 
 
 def reference(data: Any = None, labels: str | Path | ArrayLike | None = None, predictions: Paths = ()) -> Reference:
@@ -39,14 +28,14 @@ def reference(data: Any = None, labels: str | Path | ArrayLike | None = None, pr
     n = len(found.images)
     rated = np.zeros(n, dtype=bool)
     rated[found.kept] = True
-    notes = list(_NOTES)
+    notes = [*PAPER["notes"]]
     own = labels if labels is not None else labels_beside(predictions)
     if own is None:
         y = np.asarray(found.labels, dtype=np.int64)
         notes.append(
             "Errors are counted against the label that people find most probable, because the original ImageNet labels "
-            "were not given (`labels`, --labels). ϕ and the gap are then the same thing, and the correlation of "
-            "UQ-C-index with κ(s; ϕ) is near 100% by construction; the paper's is not."
+            "were not given (`labels`, --labels). The commitment ϕ against the Bayes label is then the gap itself, "
+            "and the correlation of UQ-C-index with κ(s; ϕ) is near 100% by construction; the paper's is not."
         )
     else:
         y = read_labels(own, n, found.n_classes)
@@ -62,6 +51,7 @@ def reference(data: Any = None, labels: str | Path | ArrayLike | None = None, pr
         classes=found.n_classes,
         soft=found.soft_labels,
         rated=rated,
+        paper=PAPER,
         facts={"labels": "human majority" if own is None else "original"},
         notes=notes,
     )
@@ -96,15 +86,7 @@ def imagenet_real(
     *,
     data: Any = None,
     labels: str | Path | ArrayLike | None = None,
-    out: str | Path | None = None,
-    scores: Sequence[str] | None = None,
-    level: float = 0.95,
-    min_accuracy: float = 0.0,
-    keep_going: bool = False,
-    allow_chance: bool = False,
-    jobs: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
-    failures: Failures = (),
+    **options: Unpack[Options],
 ) -> RealStudy:
     """Do UQ-AUC and UQ-C-index rank ImageNet classifiers as people's judgements do?
 
@@ -119,7 +101,7 @@ def imagenet_real(
         default `labels.npy` in a folder of the predictions, else the label that people find most probable.
     data : path or ImageNetReal, optional
         Folder that holds the dataset, or what `uqeval.datasets.imagenet_real` gives.
-    out, scores, level, min_accuracy, keep_going, allow_chance, jobs, progress, failures
+    out, scores, level, min_accuracy, keep_going, allow_chance, jobs, progress, failures, before
         As in `uqeval.reproduce.cifar10h`.
 
     Returns
@@ -131,19 +113,5 @@ def imagenet_real(
     --------
     >>> study = imagenet_real("predictions", data="data", out="study")  # doctest: +SKIP
     """
-    predictions = required(predictions)
-    return run_study(
-        reference(data, labels, predictions),
-        predictions,
-        paper=PAPER,
-        paper_models=PAPER_MODELS,
-        out=out,
-        scores=scores,
-        level=level,
-        min_accuracy=min_accuracy,
-        keep_going=keep_going,
-        allow_chance=allow_chance,
-        jobs=jobs,
-        progress=progress,
-        failures=failures,
-    )
+    wanted = required(predictions)
+    return run_study(reference(data, labels, wanted), wanted, **options)

@@ -10,46 +10,34 @@ import hashlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from uqeval import kernels, metrics, truth
-from uqeval import scores as score_functions
 from uqeval._check import Bit, Float, Int, nearest
 from uqeval._errors import InputError, collected
-from uqeval.metrics.multiclass import _class_gap
+from uqeval.inputs.predictions import softmax
+from uqeval.metrics.multiclass import class_gap
 from uqeval.metrics.proper import brier_rows, log_loss_rows, weighted_mean
-from uqeval.reproduce.logits.file import Prediction, hash_labels, mean_of, pieces, reject_not_finite, softmax
+from uqeval.reproduce.logits.file import Prediction, hash_labels, mean_of, pieces, reject_not_finite
 from uqeval.reproduce.logits.folder import check_accuracy
+from uqeval.reproduce.study import judge_score, stored
+from uqeval.scores import available, compute
 
 __all__ = ["FIRST_ORDER", "OVR_CLASSES", "SECOND_ORDER", "Reference", "Rows", "judge", "read_rows", "scores_of"]
 
 OVR_CLASSES = 20  # one-versus-rest UQ-C-index needs a column per class: that many, evenly spaced, where there are more
-_VECTORS = ("labels", "predicted", "gap", "phi", "varphi", "confidence", "brier", "log_loss", "columns")
 _VALUES = 1 << 20  # logits per piece: 8 MiB in float64
-
-Score = Callable[[NDArray[Any], Float, Float], Float]  # from logits, member probabilities, mean probabilities
-FIRST_ORDER: dict[str, Score] = {
-    "entropy": lambda z, ps, p: score_functions.entropy(p),
-    "gap_to_certain": lambda z, ps, p: score_functions.gap_to_certain(p),
-    "margin": lambda z, ps, p: score_functions.margin(p),
-    "bernoulli_variance": lambda z, ps, p: score_functions.bernoulli_variance(p),
-    "free_energy": lambda z, ps, p: score_functions.free_energy(z),
-    "max_logit": lambda z, ps, p: score_functions.max_logit(z),
-}
-SECOND_ORDER: dict[str, Score] = {
-    "total_entropy": lambda z, ps, p: score_functions.total_entropy(ps),
-    "aleatoric_entropy": lambda z, ps, p: score_functions.aleatoric_entropy(ps),
-    "mutual_information": lambda z, ps, p: score_functions.mutual_information(ps),
-    "predicted_class_variance": lambda z, ps, p: score_functions.predicted_class_variance(ps),
-    "vote_ratio": lambda z, ps, p: score_functions.vote_ratio(ps),
-    "vote_entropy": lambda z, ps, p: score_functions.vote_entropy(ps),
-    "expected_free_energy": lambda z, ps, p: score_functions.expected_free_energy(z),
-    # The entropy of the mean is `total_entropy`; these are of the mean probabilities, too.
-    **{name: FIRST_ORDER[name] for name in ("gap_to_certain", "margin", "bernoulli_variance")},
-}
+_NEEDS = {name: needs[0] for name, needs in available().items()}
+FIRST_ORDER = tuple(name for name, need in _NEEDS.items() if need in ("probs", "logits"))
+# The entropy of the mean is `total_entropy`; the last three are of the mean probabilities, too.
+SECOND_ORDER = (
+    *(name for name, need in _NEEDS.items() if need in ("members", "member_logits")),
+    *("gap_to_certain", "margin", "bernoulli_variance"),
+)
 
 
 @dataclass(frozen=True)
@@ -62,6 +50,7 @@ class Reference:
     classes: int
     soft: Callable[[Int], Float] = field(repr=False)  # row numbers → their (rows, K) human label distribution
     rated: NDArray[np.bool_] = field(repr=False)  # (N,): rows that have one; the others are left out
+    paper: dict[str, Any] = field(default_factory=dict, repr=False)  # "printed" rows over so many "models", and "notes"
     facts: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     text: bool = False  # language models: other families
@@ -110,12 +99,10 @@ class Rows:
 
 def scores_of(kind: str, asked: Sequence[str] | None = None) -> list[str]:
     """Which scores a single model, or members and passes, allow; those of them that are asked for."""
-    known = {**FIRST_ORDER, **SECOND_ORDER}
+    known = dict.fromkeys([*FIRST_ORDER, *SECOND_ORDER])
     for name in asked or ():
         if name not in known:
-            raise InputError(
-                f"`scores`: there is no score {name!r}.{nearest(name, list(known))} Use {', '.join(known)}."
-            )
+            raise InputError(f"`scores`: there is no score {name!r}.{nearest(name, known)} Use {', '.join(known)}.")
     allowed = FIRST_ORDER if kind == "single" else SECOND_ORDER
     return [name for name in allowed if asked is None or name in asked]
 
@@ -131,16 +118,11 @@ def read_rows(
     """One pass over a model's logits; `rows` are the reference rows that it covers, None for all."""
     logits = prediction.open()
     several = logits.ndim == 3
-    makers = {name: (SECOND_ORDER if several else FIRST_ORDER)[name] for name in scores}
     place = np.arange(len(reference.labels)) if rows is None else rows
     chosen = np.unique(np.linspace(0, reference.classes - 1, min(reference.classes, OVR_CLASSES)).round()).astype(int)
     top: list[Int] = []
     parts: dict[str, list[Any]] = {}
-
-    def keep(**vectors: Any) -> None:
-        for name, vector in vectors.items():
-            parts.setdefault(name, []).append(vector)
-
+    scored: dict[str, list[Float]] = {}
     with collected():  # tied top classes: the lowest index is taken
         for part in pieces(logits.shape, _VALUES):
             z = np.asarray(logits[..., part, :], dtype=np.float64)
@@ -158,19 +140,26 @@ def read_rows(
             y, predicted = reference.labels[where], p.argmax(axis=1)
             at, soft = np.arange(len(y)), reference.soft(where)
             best = truth.bayes_labels(soft)
-            keep(labels=y, predicted=predicted, confidence=p[at, predicted], columns=p[:, chosen])
-            # Minus the probability ranks as one minus it does, and does not round.
-            keep(phi=-soft[at, predicted], brier=brier_rows(p, y))
             # The gap to the label and that to the answer of most people, both so that a sure model does not tie rows.
-            if several:
-                keep(log_loss=log_loss_rows(p, y))
             of, values = (_own_and_rest, p) if several else (_gap_of_logits, z)
             gap, other = of(values, y), best != y
             varphi = gap.copy()
             if other.any():  # few rows, and the gap of many classes takes a sort
                 varphi[other] = of(values[other], best[other])
-            keep(gap=gap, varphi=varphi)
-            keep(**{f"score {name}": make(z, members, p) for name, make in makers.items()})
+            found = {
+                "labels": y,
+                "predicted": predicted,
+                "confidence": p[at, predicted],
+                "columns": p[:, chosen],
+                "phi": -soft[at, predicted],  # minus the probability ranks as one minus it does, and does not round
+                "brier": brier_rows(p, y),
+                "gap": gap,
+                "varphi": varphi,
+                "log_loss": log_loss_rows(p, y) if several else gap,  # the log-loss itself, without underflow
+            }
+            outputs = SimpleNamespace(probs=p, logits=z, members=members, member_logits=z)
+            _append(parts, found)
+            _append(scored, {name: compute(name, outputs) for name in scores})
         if not parts:
             raise InputError(f"{prediction.where}: none of the rows that it covers has a human label.")
         covered = reference.labels[place]
@@ -179,14 +168,17 @@ def read_rows(
         if several:  # from the whole, because rows that round to a gap of 0 are told apart by their rank
             zeros = np.zeros(len(whole["labels"]), dtype=np.int64)
             whole |= {name: truth.rank_loss(whole[name], zeros) for name in ("gap", "varphi")}
-        else:
-            whole["log_loss"] = whole["gap"]  # the log-loss itself, without underflow
     return Rows(
+        **whole,
         error=(whole["predicted"] != whole["labels"]).view(np.uint8),
         chosen=chosen,
-        scores={name: whole[f"score {name}"] for name in makers},
-        **{key: whole[key] for key in _VECTORS},
+        scores={name: np.concatenate(values) for name, values in scored.items()},
     )
+
+
+def _append(parts: dict[str, list[Any]], vectors: dict[str, Any]) -> None:
+    for name, vector in vectors.items():
+        parts.setdefault(name, []).append(vector)
 
 
 def _gap_of_logits(z: Float, label: Int) -> Float:
@@ -218,28 +210,18 @@ def judge(prediction: Prediction, rows: Rows, classes: int) -> list[dict[str, An
         "log_loss": weighted_mean(rows.log_loss, None),
     }
     found = []
-    concordance = _ovr_concordance(rows, classes)
     with collected():
-        for k, (name, s) in enumerate(rows.scores.items()):
-            row: dict[str, Any] = {
-                "model": prediction.name,
-                "family": prediction.family,
-                "kind": prediction.kind,
-                "score": name,
-                "draw": None,
-                "uq_auc": metrics.uq_auc(s, error),
-                "uq_c_index": metrics.uq_c_index(s, rows.gap),
-                "aurc": metrics.aurc(s, error),
-                "augrc": metrics.augrc(s, error),
-                "kendall_phi": metrics.kendall_tau(s, rows.phi),
-                "kendall_varphi": metrics.kendall_tau(s, rows.varphi),
+        for (name, s), c_index in zip(rows.scores.items(), _ovr_concordance(rows, classes), strict=True):
+            row = {"model": prediction.name, "family": prediction.family, "kind": prediction.kind, "score": name}
+            more = {
                 "somers_phi": metrics.somers_d(s, rows.phi),
                 "somers_varphi": metrics.somers_d(s, rows.varphi),
                 "uq_auc_ovr": _ovr_auc(s, rows, classes) if classes > 2 else math.nan,
-                "uq_c_index_ovr": concordance[k],
+                "uq_c_index_ovr": c_index,
             }
-            found.append(row | shared)
-    return [{key: None if isinstance(v, float) and not math.isfinite(v) else v for key, v in r.items()} for r in found]
+            metrics_of = judge_score(s, error, rows.gap, rows.phi, rows.varphi)
+            found.append(stored(row | {"draw": None} | metrics_of | more | shared))
+    return found
 
 
 def _ovr_auc(score: Float, rows: Rows, classes: int) -> float:
@@ -267,7 +249,7 @@ def _ovr_concordance(rows: Rows, classes: int) -> list[float]:
     """Macro UQ-C-index of the tasks of the chosen classes, for each score; two classes are the direct metric."""
     if classes == 2:
         return [math.nan] * len(rows.scores)
-    target = _class_gap(rows.columns, rows.labels[:, None] == rows.chosen)
+    target = class_gap(rows.columns, rows.labels[:, None] == rows.chosen)
     stack = np.stack(list(rows.scores.values()))
     values = []
     for k in range(len(rows.chosen)):

@@ -3,92 +3,58 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
 
-from uqeval._result import p_text
-from uqeval.report.words import plural
-from uqeval.reproduce.human.run import RealStudy
-from uqeval.reproduce.human.tables import FLOORS, MAIN, cell, known_rows, main_rows, pattern, pick
-from uqeval.reproduce.page import Timing, figures_of, render, seconds_text, span
-from uqeval.reproduce.panels import Picture
-from uqeval.reproduce.study import TITLES, TRUTHS
+from uqeval._result import Grid, p_text
+from uqeval.reproduce.human.tables import FLOORS, four_of, known_rows, main_rows, several_label
+from uqeval.reproduce.packaged import read_table
+from uqeval.reproduce.page import Page, span
+from uqeval.reproduce.study import MAIN, MEANINGS, SYMBOLS, TITLES, TRUTHS, Row, percent_cell, pick
 
-__all__ = ["WEAK", "real_page", "verdicts"]
+if TYPE_CHECKING:
+    from uqeval.reproduce.human.run import RealStudy
+
+__all__ = ["WEAK", "drivers", "page", "verdicts"]
 
 WEAK = "In the paper's order, but not significantly"
 
-_LEAD = (
-    "People's votes say how uncertain each row really is. So a score can be judged twice: by UQ-AUC and UQ-C-index, "
-    "which need labels only, and by κ, its rank correlation with the chance that a person disagrees with the "
-    "prediction (φ) or with what the model denies the answer of most people (ϕ). If models that are better by the "
-    "first are better by the second too, the metrics can stand in for the truth. The paper finds that UQ-AUC follows φ "
-    "and UQ-C-index ϕ."
-)
-_TEXTS = {
-    "metric_vs_kendall": "Upper left and lower right are the pairs that belong together. Colours and marks are "
-    "the paper's.",
-    "accuracy_floor": "Models differ above all in how accurate they are, and both sides of a correlation move with "
-    "that: among models that are alike in accuracy, less is left to correlate.",
-    "by_score": "The paper used the entropy alone.",
-    "second_order": "Higher is better in all four panels.",
-    "comparisons": "Models are compared by UQ-AUC, since UQ-C-index contains the model's own probabilities; scores of "
-    "one model by both.",
-}
+_WORDS = read_table("words.toml")["human"]
 _NUMBERS = ("None", "One", "Two", "Three", "Four")
 _FOUR = [(metric, truth) for metric in MAIN for truth in TRUTHS]
-_HEAD = [f"{TITLES[metric]}, {TITLES[truth]}" for metric, truth in _FOUR]
+_UNSHOWN = ("title", "tied_majorities", "majority_is_label", "text", "accuracies", "undefined")
 
 
-def real_page(
-    study: RealStudy, pictures: Mapping[str, Picture], timing: Timing | None = None, remark: str | None = None
-) -> str:
-    """The page; arguments as for `uqeval.reproduce.page.synthetic_page`."""
+def page(study: RealStudy) -> Page:
+    """The page of a study on real data."""
     s = study.settings
     good, weak, bad = verdicts(study)
-    rows = study.table_rows()
-    accuracies = s["accuracies"]
-    facts = [
-        ("single models", f"{s['single_models']}"),
-        ("models in all", f"{s['models']}"),
-        ("rows", f"{s['rated']:,}"),
-        ("classes", f"{s['classes']:,}"),
-        *([("accuracies", f"{accuracies[0]:.2f} to {accuracies[1]:.2f}")] if accuracies else []),
-        *([("time of this run", seconds_text(sum(timing.values())))] if timing else []),
-    ]
-    short = [("What reproduces", good), (WEAK, weak), ("What does not", bad)]
-    short.append(("What drives the correlations", drivers(study)))
-    if study.failures:
-        short.append(("Predictions that could not be used", [failure["reason"] for failure in study.failures]))
-    shown = ("title", "tied_majorities", "majority_is_label", "text", "accuracies", "undefined")
-    return render(
+    accuracies, grid = s["accuracies"], study.grid()
+    return Page(
         title=f"The paper's study on {s['title']}",
-        lead=_LEAD,
-        facts=facts,
-        short=[(title, lines) for title, lines in short if lines],
-        table={
-            "caption": "Pearson correlations over models: each metric with each human truth",
-            "corner": "metric",
-            "head": [f"with {TITLES[truth]}" for truth in TRUTHS],
-            "rows": [[label, *cells] for label, cells, _ in rows],
-            "marked": {label for label, _, paper in rows if paper},
-            "notes": [
-                f"Entropy of {plural(s['single_models'], 'single model')}, r with its {100 * s['level']:g}% Fisher "
-                f"interval, which takes models as independent. Low AURC, AUGRC, ECE, Brier and NLL are better, so a "
-                f"useful one lies near −100%.",
-                *_tests(study),
-            ],
-        },
-        tables=[table for table in _tables(study) if table["rows"]],
-        figures=figures_of(pictures, _TEXTS),
+        lead=_WORDS["lead"],
+        facts=[
+            ("single models", f"{s['single_models']}"),
+            ("models in all", f"{s['models']}"),
+            ("rows", f"{s['rated']:,}"),
+            ("classes", f"{s['classes']:,}"),
+            *([("accuracies", f"{accuracies[0]:.2f} to {accuracies[1]:.2f}")] if accuracies else []),
+        ],
+        short=[
+            ("What reproduces", good),
+            (WEAK, weak),
+            ("What does not", bad),
+            ("What drives the correlations", drivers(study)),
+            ("Predictions that could not be used", [failure["reason"] for failure in study.failures]),
+        ],
+        tables=[grid._replace(notes=[*grid.notes, *_tests(study)]), *_tables(study)],
         notes=study.notes,
         settings=[
             (name.replace("_", " "), f"{value:g}" if isinstance(value, float) else str(value))
             for name, value in s.items()
-            if name not in shown
+            if name not in _UNSHOWN
         ],
-        timing=timing,
-        remark=remark,
+        texts=_WORDS["figures"],
     )
 
 
@@ -97,39 +63,34 @@ def verdicts(study: RealStudy) -> tuple[list[str], list[str], list[str]]:
     good: list[str] = []
     weak: list[str] = []
     bad: list[str] = []
-    found = pattern(study.correlations)
-    if found is None:
+    r = four_of(study.correlations)
+    if r is None:
         return good, weak, [f"The correlations are undefined: {_why_undefined(study)}."]
     if "generated" in study.settings:
         return good, weak, [study.settings["generated"]]
     most = 1 - study.settings["level"] - 1e-12  # 1 − 0.95 rounds to a little more than 0.05
 
-    def judge(holds: bool, words: str, numbers: str, p: float) -> None:
-        told = f"{words}: {numbers}, Williams' test {_p(p)}."
-        if not holds:
-            bad.append(f"It does not hold that {told}")
-        else:
-            (good if p < most else weak).append(told)
+    shown = {pair: percent_cell({"r": value}) for pair, value in r.items()}
 
-    r = {pair: cell(pick(study.correlations, *pair)).split(" ")[0] for pair in _FOUR}
+    def judge(mine: tuple[str, str], other: tuple[str, str], words: str, p: float) -> None:
+        told = f"{words}: r = {shown[mine]} against {shown[other]}, Williams' test {_p(p)}."
+        if r[mine] > r[other]:
+            (good if p < most else weak).append(told)
+        else:
+            bad.append(f"It does not hold that {told}")
+
     p = {test["truth"]: test["p_williams"] for test in study.tests}
-    names = {
-        "auc_follows_phi_better": ("uq_auc", "kendall_phi"),
-        "c_index_follows_varphi_better": ("uq_c_index", TRUTHS[1]),
-    }
-    for key, (metric, truth) in names.items():
-        other = MAIN[1 - MAIN.index(metric)]
+    for metric, other, truth in zip(MAIN, MAIN[::-1], TRUTHS, strict=True):
         words = f"{TITLES[metric]} follows {TITLES[truth]} better than {TITLES[other]} does"
-        judge(found[key], words, f"r = {r[metric, truth]} against {r[other, truth]}", p.get(truth, math.nan))
-    p = {row["metric"]: row["p_williams"] for row in study.more["preferences"]}
-    for key, metric, truth in (("auc_prefers_phi", *_FOUR[0]), ("c_index_prefers_varphi", *_FOUR[3])):
-        other = TRUTHS[1 - TRUTHS.index(truth)]
+        judge((metric, truth), (other, truth), words, p.get(truth, math.nan))
+    p = {row["metric"]: row["p_williams"] for row in study.tables["preferences"]}
+    for metric, truth, other in zip(MAIN, TRUTHS, TRUTHS[::-1], strict=True):
         words = f"{TITLES[metric]} correlates more with {TITLES[truth]} than with {TITLES[other]}"
-        judge(found[key], words, f"r = {r[metric, truth]} against {r[metric, other]}", p.get(metric, math.nan))
+        judge((metric, truth), (metric, other), words, p.get(metric, math.nan))
     inside = [
-        f"{TITLES[row['metric']]} with {TITLES[row['truth']]}"
+        f"{TITLES[row['metric']]} with {SYMBOLS[row['truth']]}"
         for row in study.paper
-        if row["low"] <= pick(study.correlations, row["metric"], row["truth"])["r"] <= row["high"]  # type: ignore[index]
+        if row["low"] <= r[row["metric"], row["truth"]] <= row["high"]
     ]
     if study.paper:
         (good if len(inside) == len(study.paper) else bad).append(_inside(inside, len(study.paper)))
@@ -168,7 +129,7 @@ def _why_undefined(study: RealStudy) -> str:
 def drivers(study: RealStudy) -> list[str]:
     """How the range of accuracies moves the correlations, with numbers."""
     words: list[str] = []
-    steps = {row["accuracy"]: row["n"] for row in study.more["floors"]}
+    steps = {row["accuracy"]: row["n"] for row in study.tables["floors"]}
     whole = min(steps, default=None)
     if whole is None:
         return words
@@ -184,16 +145,13 @@ def drivers(study: RealStudy) -> list[str]:
 
 
 def _sentence(study: RealStudy, floor: float, start: str) -> str:
-    rows = [row for row in study.more["floors"] if row["accuracy"] == floor]
-    parts = [f"{TITLES[m]} with {TITLES[t]} {cell(pick(rows, m, t)).split(' ')[0]}" for m, t in _FOUR]
-    found = pattern(rows)
-    kept = (
-        ""
-        if found is None or "generated" in study.settings
-        else " The paper's order of the two metrics holds for both truths."
-        if found["auc_follows_phi_better"] and found["c_index_follows_varphi_better"]
-        else " The paper's order of the two metrics does not hold for both truths."
-    )
+    rows = [row for row in study.tables["floors"] if row["accuracy"] == floor]
+    parts = [f"{TITLES[m]} with {SYMBOLS[t]} {percent_cell(pick(rows, m, t)).split(' ')[0]}" for m, t in _FOUR]
+    r, kept = four_of(rows), ""
+    if r is not None and "generated" not in study.settings:
+        (auc, c_index), (phi, varphi) = MAIN, TRUTHS
+        holds = r[auc, phi] > r[c_index, phi] and r[c_index, varphi] > r[auc, varphi]
+        kept = f" The paper's order of the two metrics {'holds' if holds else 'does not hold'} for both truths."
     return f"{start}: {', '.join(parts)}.{kept}"
 
 
@@ -213,110 +171,80 @@ def _tests(study: RealStudy) -> list[str]:
 
 # ---- more tables -----------------------------------------------------------------------------------------------
 
+Column = Callable[[Row], str]
 
-def _tables(study: RealStudy) -> list[dict[str, Any]]:
-    more = study.more
+
+def _grid(caption: str, rows: Iterable[Row], columns: Mapping[str, Column], *notes: str) -> Grid:
+    """A line per row, a cell per column."""
+    return Grid(list(columns), [[cell(row) for cell in columns.values()] for row in rows], caption, notes)
+
+
+def _text(key: str) -> Column:
+    return lambda row: str(row[key]).replace("_", " ")
+
+
+def _digits(key: str, form: str = ".4f") -> Column:
+    return lambda row: "–" if row[key] is None or math.isnan(row[key]) else f"{row[key]:{form}}".replace("-", "−")
+
+
+def _tables(study: RealStudy) -> list[Grid]:
+    more = study.tables
     floors = [row for row in more["floors"] if row["accuracy"] in (0.0, *FLOORS)]
-    wide = [
-        _wide("By accuracy of the models", "models", floors, "accuracy", lambda a: f"more accurate than {a:.0%}", True),
-        _wide("By score", "score", more["by_score"], "score", lambda name: str(name).replace("_", " "), True),
+    compared: dict[str, Column] = {
+        "of": lambda row: row["of"],
+        "metric": lambda row: TITLES[row["metric"]],
+        "a": lambda row: row["a"],
+        "b": lambda row: row["b"],
+        "a − b": _digits("difference", "+.4f"),
+        f"{100 * study.settings['level']:g}% interval": lambda row: (
+            "–" if math.isnan(row["low"]) else " to ".join(_digits(end, "+.4f")(row) for end in ("low", "high"))
+        ),
+        "adjusted": lambda row: p_text(row["p_adjusted"]),
+    }
+    together = "Intervals and p-values of one question and metric hold together (max-t)."
+    shared = "entropy, shared by all classes"
+    return [
+        _wide("By accuracy of the models", "models", floors, lambda row: f"more accurate than {row['accuracy']:.0%}"),
+        _wide("By score", "score", more["by_score"], _text("score")),
         _wide(
             "Intervals that take families as independent, not models",
             "models",
-            [row | {"all": "all"} for row in more["families"]],
-            "all",
-            lambda _: f"{more['families'][0]['families']} families",
-            True,
+            more["families"],
+            lambda row: f"{row['families']} families",
         ),
-        _wide(
-            "One versus rest (mean over classes)",
-            "models",
-            [row | {"all": "all"} for row in more["one_vs_rest"]],
-            "all",
-            lambda _: "entropy, shared by all classes",
-            True,
-        ),
+        _wide("One versus rest (mean over classes)", "models", more["one_vs_rest"], lambda _: shared),
+        _grid("Comparisons on the same rows", more["comparisons"], compared, together),
+        *_models(study),
     ]
-    return [*wide, _second(study), _compared(study), _models(study)]
 
 
-def _wide(caption: str, corner: str, rows: list[dict[str, Any]], key: str, label: Any, count: bool) -> dict[str, Any]:
-    lines = []
-    for value in dict.fromkeys(row[key] for row in rows):
-        part = [row for row in rows if row[key] == value]
-        counts = [str(part[0]["n"])] if count else []
-        lines.append([label(value), *counts, *(cell(pick(part, m, t)) for m, t in _FOUR)])
-    head = [*(["n"] if count else []), *_HEAD]
-    return {"caption": caption, "corner": corner, "head": head, "rows": lines, "marked": (), "notes": []}
-
-
-def _second(study: RealStudy) -> dict[str, Any]:
-    keys = (*MAIN, *TRUTHS, "aurc", "augrc")
-    rows = [
-        [f"{row['model']} ({row['members']} {row['kind']})", row["score"].replace("_", " "), f"{row['accuracy']:.3f}"]
-        + [_number(row[key]) for key in keys]
-        for row in study.models
-        if row["kind"] != "single"
+def _wide(caption: str, corner: str, rows: list[Row], label: Column) -> Grid:
+    """The four correlations side by side, a line for each label."""
+    parts: dict[str, list[Row]] = {}
+    for row in rows:
+        parts.setdefault(label(row), []).append(row)
+    lines = [
+        [name, str(part[0]["n"]), *(percent_cell(pick(part, *pair)) for pair in _FOUR)] for name, part in parts.items()
     ]
-    return {
-        "caption": "Scores of ensembles and of stochastic passes",
-        "corner": "model",
-        "head": ["score", "accuracy", *(TITLES[key] for key in keys)],
-        "rows": rows,
-        "marked": (),
-        "notes": [],
-    }
+    head = [corner, "n", *(f"{TITLES[metric]}, {MEANINGS[truth]}" for metric, truth in _FOUR)]
+    return Grid(head, lines, caption)
 
 
-def _compared(study: RealStudy) -> dict[str, Any]:
-    rows = [
-        [
-            row["of"],
-            TITLES[row["metric"]],
-            row["a"],
-            row["b"],
-            _signed(row["difference"]),
-            "–" if math.isnan(row["low"]) else f"{_signed(row['low'])} to {_signed(row['high'])}",
-            p_text(row["p_adjusted"]),
-        ]
-        for row in study.more["comparisons"]
+def _models(study: RealStudy) -> list[Grid]:
+    """Every ensemble and passes with their scores, and every single model by its entropy."""
+    several = [row for row in study.models if row["kind"] != "single"]
+    second = {"model": several_label, "score": _text("score"), "accuracy": _digits("accuracy", ".3f")}
+    second |= {TITLES[key]: _digits(key) for key in (*MAIN, *TRUTHS, "aurc", "augrc")}
+    single = sorted(main_rows(study.models), key=lambda row: -row["accuracy"])
+    first = {"model": lambda row: row["model"], "family": lambda row: row["family"], "rows": _digits("n", ",")}
+    first |= {"accuracy": _digits("accuracy"), **{TITLES[key]: _digits(key) for key in (*MAIN, *TRUTHS, "ece")}}
+    first |= {f"{TITLES[key]}, one vs rest": _digits(f"{key}_ovr") for key in MAIN}
+    return [
+        _grid("Scores of ensembles and of stochastic passes", several, second),
+        _grid("Every single model, by entropy", single, first, "All scores and metrics are in models.csv."),
     ]
-    return {
-        "caption": "Comparisons on the same rows",
-        "corner": "of",
-        "head": ["metric", "a", "b", "a − b", f"{100 * study.settings['level']:g}% interval", "adjusted"],
-        "rows": rows,
-        "marked": (),
-        "notes": ["Intervals and p-values of one question and metric hold together (max-t)."],
-    }
-
-
-def _models(study: RealStudy) -> dict[str, Any]:
-    keys = (*MAIN, *TRUTHS, "ece", "uq_auc_ovr", "uq_c_index_ovr")
-    titles = {**TITLES, "uq_auc_ovr": "UQ-AUC, one vs rest", "uq_c_index_ovr": "UQ-C-index, one vs rest"}
-    main = sorted(main_rows(study.models), key=lambda row: -row["accuracy"])
-    rows = [
-        [row["model"], row["family"], f"{row['n']:,}", f"{row['accuracy']:.4f}", *(_number(row[key]) for key in keys)]
-        for row in main
-    ]
-    return {
-        "caption": "Every single model, by entropy",
-        "corner": "model",
-        "head": ["family", "rows", "accuracy", *(titles[key] for key in keys)],
-        "rows": rows,
-        "marked": (),
-        "notes": ["All scores and metrics are in models.csv."],
-    }
 
 
 def _p(p: float) -> str:
     text = p_text(p)
     return f"p {text.replace('<', '< ')}" if text.startswith("<") else f"p = {text}"
-
-
-def _signed(value: float) -> str:
-    return "–" if math.isnan(value) else f"{value:+.4f}".replace("-", "−")
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None or math.isnan(value) else f"{value:.4f}".replace("-", "−")

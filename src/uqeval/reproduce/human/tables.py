@@ -3,38 +3,33 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from uqeval._errors import collected
 from uqeval.distributed.compare import compare
-from uqeval.inference.correlations import compare_correlations, pearson
 from uqeval.inputs import Predictions
 from uqeval.reproduce.human.judging import FIRST_ORDER, Reference, read_rows
 from uqeval.reproduce.logits.file import Prediction
-from uqeval.reproduce.study import METRICS, TITLES, TRUTHS, correlate
+from uqeval.reproduce.study import MAIN, TITLES, TRUTHS, columns, fisher, williams
 
 __all__ = [
     "FLOORS",
-    "MAIN",
     "by_score",
-    "cell",
     "comparisons",
-    "correlate_known",
     "families",
     "floors",
+    "four_of",
     "known_rows",
     "main_rows",
     "one_vs_rest",
-    "pattern",
-    "pick",
     "preferences",
+    "several_label",
     "undefined",
 ]
 
-MAIN = ("uq_auc", "uq_c_index")
 FLOORS = (0.5, 0.7)  # accuracies above which the table shows the correlations again
 _FEWEST = 4  # models that Fisher's interval needs
 _ENOUGH = 8  # models for a correlation above some accuracy: with fewer it is all noise
@@ -43,32 +38,14 @@ _BEST = 4  # models that are compared with each other
 Row = dict[str, Any]
 
 
-def pick(rows: Iterable[Row], metric: str, truth: str) -> Row | None:
-    """The row of this metric and truth."""
-    return next((row for row in rows if (row["metric"], row["truth"]) == (metric, truth)), None)
-
-
-def cell(row: Row | None) -> str:
-    """r and its interval in percent."""
-    if row is None or row["r"] is None or math.isnan(row["r"]):
-        return "–"
-    text = f"{_percent(row['r'])}%"
-    if not math.isnan(row["low"]):
-        text += f" ({_percent(row['low'])} to {_percent(row['high'])})"
-    return text
-
-
-def _percent(r: float) -> str:
-    """Two digits; more where they would round to ±100."""
-    text = f"{100 * r:.2f}"
-    if text.lstrip("-") == "100.00" and abs(r) < 1:
-        text = f"{100 * r:.4f}"
-    return text.replace("-", "−")
-
-
 def main_rows(models: Sequence[Row], floor: float = 0.0, score: str = "entropy") -> list[Row]:
     """The paper's choice: the entropy of single models; those at least this accurate."""
     return [row for row in models if row["kind"] == "single" and row["score"] == score and row["accuracy"] >= floor]
+
+
+def several_label(row: Row) -> str:
+    """What an ensemble or passes are called."""
+    return f"{row['model']} ({row['members']} {row['kind']})"
 
 
 def known_rows(rows: Sequence[Row], names: Mapping[str, str] | None = None) -> list[Row]:
@@ -76,8 +53,8 @@ def known_rows(rows: Sequence[Row], names: Mapping[str, str] | None = None) -> l
 
     `names` says which columns to take for the metrics.
     """
-    columns = [*((names or {}).get(metric, metric) for metric in MAIN), *TRUTHS]
-    return [row for row in rows if all(row[key] is not None and math.isfinite(row[key]) for key in columns)]
+    keys = [*((names or {}).get(metric, metric) for metric in MAIN), *TRUTHS]
+    return [row for row in rows if all(row[key] is not None and math.isfinite(row[key]) for key in keys)]
 
 
 def undefined(rows: Sequence[Row]) -> list[Row]:
@@ -94,31 +71,15 @@ def undefined(rows: Sequence[Row]) -> list[Row]:
     return found
 
 
-def correlate_known(rows: Sequence[Row], level: float) -> tuple[list[Row], list[Row]]:
-    """`study.correlate` over `known_rows`, and rows without values where they are too few."""
-    rows = known_rows(rows)
-    if len(rows) >= _FEWEST:
-        with collected():
-            return correlate(rows, [None], level)
-    empty = {"r": math.nan, "low": math.nan, "high": math.nan, "n": len(rows), "draw": None}
-    return [{"metric": metric, "truth": truth} | empty for truth in TRUTHS for metric in METRICS], []
-
-
-def _four(rows: Sequence[Row], level: float, names: Mapping[str, str] | None = None) -> list[Row]:
+def _four(rows: Sequence[Row], level: float, names: Mapping[str, str] | None = None, **how: Any) -> list[Row]:
     """UQ-AUC and UQ-C-index with both truths, over the same models; `names` says which columns to take for them."""
-    found = []
     rows = known_rows(rows, names)
-    for metric in MAIN:
-        column = (names or {}).get(metric, metric)
-        for truth in TRUTHS:
-            pairs = np.array([(row[column], row[truth]) for row in rows], dtype=np.float64).reshape(-1, 2)
-            r = low = high = math.nan
-            if len(pairs) >= _FEWEST:
-                with collected():
-                    value = pearson(pairs[:, 0], pairs[:, 1], method="fisher", level=level)
-                r, low, high = value.value, value.low, value.high
-            found.append({"metric": metric, "truth": truth, "r": r, "low": low, "high": high, "n": len(pairs)})
-    return found
+    return [
+        {"metric": metric, "truth": truth}
+        | fisher(*columns(rows, (names or {}).get(metric, metric), truth), level=level, **how)
+        for metric in MAIN
+        for truth in TRUTHS
+    ]
 
 
 def by_score(models: Sequence[Row], floor: float, level: float) -> list[Row]:
@@ -158,17 +119,8 @@ def families(rows: Sequence[Row], level: float) -> list[Row]:
     groups = [row["family"] for row in rows]
     if len(rows) < _FEWEST or len(set(groups)) < 2:
         return []
-    found = []
-    for metric in MAIN:
-        for truth in TRUTHS:
-            x, y = (np.array([row[key] for row in rows], dtype=np.float64) for key in (metric, truth))
-            with collected():
-                value = pearson(x, y, groups=np.array(groups), level=level)
-            found.append(
-                {"metric": metric, "truth": truth, "r": value.value, "low": value.low, "high": value.high}
-                | {"n": len(rows), "families": len(set(groups))}
-            )
-    return found
+    found = _four(rows, level, groups=np.array(groups))
+    return [row | {"families": len(set(groups))} for row in found]
 
 
 def one_vs_rest(rows: Sequence[Row], level: float) -> list[Row]:
@@ -180,32 +132,18 @@ def one_vs_rest(rows: Sequence[Row], level: float) -> list[Row]:
 def preferences(rows: Sequence[Row], level: float) -> list[Row]:
     """Whether each metric correlates more with its own truth than with the other one: Williams' and Steiger's tests."""
     rows = known_rows(rows)
-    if len(rows) < _FEWEST:
-        return []
-    column = {key: np.array([row[key] for row in rows], dtype=np.float64) for key in (*MAIN, *TRUTHS)}
     found = []
     for metric, truth, other in zip(MAIN, TRUTHS, TRUTHS[::-1], strict=True):
-        test = compare_correlations(column[truth], column[other], column[metric], level=level)
-        found.append(
-            {"metric": metric, "truth": truth, "difference": test.difference, "low": test.low, "high": test.high}
-            | {"p_williams": test.p, "p_steiger": test.p_steiger}
-        )
+        if (test := williams(*columns(rows, truth, other, metric), level=level)) is not None:
+            found.append({"metric": metric, "truth": truth} | test)
     return found
 
 
-def pattern(correlations: Sequence[Row]) -> dict[str, bool] | None:
-    """Whether each metric follows its own truth better than the other metric does; None where that is unknown."""
+def four_of(correlations: Sequence[Row]) -> dict[tuple[str, str], float] | None:
+    """r of both metrics with both truths; None where one of them is unknown."""
     r = {(row["metric"], row["truth"]): row["r"] for row in correlations}
-    four = [r.get((metric, truth), math.nan) for metric in MAIN for truth in TRUTHS]
-    if any(math.isnan(value) for value in four):
-        return None
-    auc_phi, auc_varphi, c_phi, c_varphi = four
-    return {
-        "auc_follows_phi_better": auc_phi > c_phi,
-        "c_index_follows_varphi_better": c_varphi > auc_varphi,
-        "auc_prefers_phi": auc_phi > auc_varphi,
-        "c_index_prefers_varphi": c_varphi > c_phi,
-    }
+    found = {(metric, truth): r.get((metric, truth), math.nan) for metric in MAIN for truth in TRUTHS}
+    return None if any(map(math.isnan, found.values())) else found
 
 
 # ---- comparisons -----------------------------------------------------------------------------------------------
@@ -226,14 +164,14 @@ def comparisons(
     found: list[Row] = []
     best = _best(main_rows(models, floor), predictions)
     if len(best) > 1:
-        tables = {name: _vectors(*predictions[name], reference, ["entropy"]) for name in best}
+        tables = {name: _vectors(predictions[name][0], reference, ["entropy"]) for name in best}
         found += _compared("models, by entropy", tables, "uq_auc", None, level)
     several = [name for name in dict.fromkeys(row["model"] for row in models) if predictions[name][0].kind != "single"]
     for name in best[:1] + several:
         prediction, names = predictions[name]
         if len(names) < 2:
             continue
-        table = _vectors(prediction, names, reference, names)
+        table = _vectors(prediction, reference, names)
         size = "" if prediction.kind == "single" else f", {prediction.shape[0]} {prediction.kind}"
         baseline = "entropy" if prediction.kind == "single" else "total_entropy"
         for metric in MAIN:
@@ -251,7 +189,7 @@ def _best(rows: Sequence[Row], predictions: Mapping[str, tuple[Prediction, list[
     return [row["model"] for row in sorted(most, key=lambda row: -row["accuracy"])[:_BEST]]
 
 
-def _vectors(prediction: Prediction, _: list[str], reference: Reference, names: list[str]) -> Predictions:
+def _vectors(prediction: Prediction, reference: Reference, names: list[str]) -> Predictions:
     rows = read_rows(prediction, reference, prediction.covered(), names, allow_chance=True)
     return Predictions(scores=rows.scores, error=rows.error, loss=rows.gap)
 
@@ -259,15 +197,10 @@ def _vectors(prediction: Prediction, _: list[str], reference: Reference, names: 
 def _compared(what: str, candidates: Any, metric: str, baseline: str | None, level: float) -> list[Row]:
     with collected():
         result = compare(candidates, metric=metric, baseline=baseline, level=level)
+    keys = ("difference", "low", "high", "p", "p_adjusted")
     return [
         {"of": what, "metric": metric, "a": pair.a, "b": pair.b}
         | {"value_a": result.values[pair.a], "value_b": result.values[pair.b]}
-        | {
-            "difference": pair.difference,
-            "low": pair.low,
-            "high": pair.high,
-            "p": pair.p,
-            "p_adjusted": pair.p_adjusted,
-        }
+        | {key: getattr(pair, key) for key in keys}
         for pair in result.rows
     ]

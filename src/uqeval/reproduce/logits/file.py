@@ -21,6 +21,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from uqeval._check import Int
 from uqeval._errors import InputError
+from uqeval._files import whole_file
+from uqeval.inputs.predictions import softmax
 
 __all__ = [
     "KINDS",
@@ -35,7 +37,7 @@ __all__ = [
     "read_manifest",
     "reading",
     "reject_not_finite",
-    "softmax",
+    "save_array",
 ]
 
 KINDS = ("single", "members", "passes")
@@ -106,24 +108,23 @@ def hash_labels(labels: ArrayLike) -> str:
     return hashlib.sha256(np.ascontiguousarray(labels, dtype="<i8").tobytes()).hexdigest()
 
 
+def save_array(path: Path, array: NDArray[Any]) -> str:
+    """Writes a `.npy` whole or not at all; returns its hash."""
+    with whole_file(path) as part:
+        with open(part, "wb") as file:
+            np.save(file, array, allow_pickle=False)
+        return hash_file(part)
+
+
 def hash_file(path: str | Path) -> str:
     """The SHA-256 of a file, read piece by piece."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def softmax(logits: NDArray[Any]) -> NDArray[np.float64]:
-    """In float64, whatever the logits are kept in."""
-    z = logits.astype(np.float64)
-    z -= z.max(axis=-1, keepdims=True)
-    np.exp(z, out=z)
-    z /= z.sum(axis=-1, keepdims=True)
-    return z
-
-
 def mean_probs(logits: NDArray[Any]) -> NDArray[np.float64]:
-    """Softmax, averaged over members: (n, K) from (n, K) or (m, n, K)."""
-    return mean_of(softmax(logits))
+    """Softmax in float64, averaged over members: (n, K) from (n, K) or (m, n, K)."""
+    return mean_of(softmax(logits.astype(np.float64)))
 
 
 def mean_of(probs: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -14,18 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from uqeval._check import Int
 from uqeval._errors import InputError
+from uqeval.reproduce.logits import file as files
 from uqeval.reproduce.logits.families import family_of
-from uqeval.reproduce.logits.file import (
-    Prediction,
-    hash_labels,
-    mean_probs,
-    open_array,
-    pieces,
-    read_json,
-    read_manifest,
-    reading,
-    reject_not_finite,
-)
+from uqeval.reproduce.logits.file import Prediction
 from uqeval.reproduce.logits.manifest import check_manifest, check_rows
 
 __all__ = [
@@ -81,7 +72,7 @@ def scan_predictions(paths: str | Path | Sequence[str | Path]) -> Scan:
     for item in asked:
         path = Path(item).expanduser()
         if path.is_dir():
-            with reading(str(path)):
+            with files.reading(str(path)):
                 inside = sorted(entry for entry in path.iterdir() if entry.name[0] != ".")
             before = len(scan.predictions) + len(scan.failed)
             for entry in inside:
@@ -133,14 +124,14 @@ def _look_json(path: Path) -> None:
     logits = [f"{stem}.npy", f"{stem}.npz", f"{stem.removesuffix('_models')}_logits.npz"]
     if any(path.with_name(name).is_file() for name in logits):
         return
-    about = read_json(path)
+    about = files.read_json(path)
     if {"model", "sha256", "shape"} <= set(about):
         raise InputError(f"{path}: the logits {stem}.npy that it describes are not there.")
 
 
 def _look_npy(path: Path, scan: Scan, named: bool) -> None:
-    about = read_manifest(path) or {}
-    array = open_array(path)
+    about = files.read_manifest(path) or {}
+    array = files.open_array(path)
     why = _no_logits(array, stated="model" in about)
     if why and "model" not in about:
         _leave(str(path), why, scan, named)
@@ -156,16 +147,16 @@ def _look_npy(path: Path, scan: Scan, named: bool) -> None:
 
 
 def _look_npz(path: Path, scan: Scan, named: bool) -> None:
-    with reading(str(path)), zipfile.ZipFile(path) as archive:
+    with files.reading(str(path)), zipfile.ZipFile(path) as archive:
         members = [name.removesuffix(".npy") for name in archive.namelist()]
     abouts: dict[str, Any] = {}
     for beside in (path.with_suffix(".json"), path.with_name(path.stem.removesuffix("_logits") + "_models.json")):
         if beside.is_file():
-            abouts = read_json(beside)
+            abouts = files.read_json(beside)
     aside = []
     for member in members:
         try:
-            array = open_array(path, member)
+            array = files.open_array(path, member)
         except InputError as error:
             scan.failed.append((f"{path} [{member}]", str(error)))
             continue
@@ -212,20 +203,17 @@ def _made(
     several = "passes" if "dropout" in f"{path.stem}/{name}".lower() else "members"
     accuracy = about.get("accuracy")
     return Prediction(
-        name=name,
-        family=about.get("family") or family_of(name),
-        kind=about.get("kind") or ("single" if array.ndim == 2 else several),
-        path=path,
-        member=member,
-        shape=tuple(array.shape),
-        dtype=array.dtype.name,
-        source=about.get("source") or "",
-        accuracy=None if accuracy is None else float(accuracy),
-        sha256=about.get("sha256"),
-        labels_sha256=about.get("labels_sha256"),
-        key=about.get("key"),
+        name,
+        about.get("family") or family_of(name),
+        about.get("kind") or ("single" if array.ndim == 2 else several),
+        path,
+        member,
+        tuple(array.shape),
+        array.dtype.name,
+        about.get("source") or "",
+        None if accuracy is None else float(accuracy),
         rows=rows,
-        rows_sha256=about.get("rows_sha256"),
+        **{key: about.get(key) for key in ("sha256", "labels_sha256", "key", "rows_sha256")},
     )
 
 
@@ -258,8 +246,8 @@ def check_prediction(prediction: Prediction, labels: ArrayLike, classes: int, *,
     rows = check_shape(prediction, reference, classes)
     y = reference if rows is None else reference[rows]
     logits = prediction.open()
-    reject_not_finite(prediction.where, logits)
-    found = [mean_probs(logits[..., part, :]).argmax(axis=1) for part in pieces(logits.shape)]
+    files.reject_not_finite(prediction.where, logits)
+    found = [files.mean_probs(logits[..., part, :]).argmax(axis=1) for part in files.pieces(logits.shape)]
     check_accuracy(prediction, np.concatenate(found), y, classes, allow_chance=allow_chance)
 
 
@@ -279,7 +267,7 @@ def check_shape(prediction: Prediction, labels: Int, classes: int, digest: str |
             raise InputError(f"{prediction.rows}: its hash differs from the one in the manifest: it was changed.")
     if prediction.sha256 is not None and (digest or prediction.digest()) != prediction.sha256:
         raise InputError(f"{where}: its hash differs from the one in its manifest: it was changed or is corrupt.")
-    if prediction.labels_sha256 is not None and prediction.labels_sha256 != hash_labels(labels):
+    if prediction.labels_sha256 is not None and prediction.labels_sha256 != files.hash_labels(labels):
         raise InputError(
             f"{where}: made with other reference labels, or in another order of rows (labels_sha256 differs). "
             f"Make it again with these data."

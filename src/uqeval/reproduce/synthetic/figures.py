@@ -1,191 +1,134 @@
-"""The figures of the synthetic study: all of them by name, and those of its correlations.
-
-The others are in `scene_figures`; how they are saved, in `panels`.
-"""
+"""The figures of the synthetic study and of temperature scaling; what those of the data show is found in `scenes`."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 import altair as alt
 import numpy as np
 
+from uqeval.metrics import kendall_tau
 from uqeval.plot import theme
-from uqeval.reproduce.panels import BLUE, FAMILIES, RED, finish, heading, rule
-from uqeval.reproduce.study import TITLES, TRUTHS, Study
-from uqeval.reproduce.synthetic import scene_figures, scenes
+from uqeval.reproduce import panels as draw
+from uqeval.reproduce.page import Makers
+from uqeval.reproduce.study import MAIN, MEANINGS, SYMBOLS, TITLES, TRUTHS, pick
+from uqeval.reproduce.synthetic import scenes
+from uqeval.reproduce.synthetic.run import PAPER, Outputs, SyntheticStudy
 from uqeval.reproduce.synthetic.temperature import Temperature
 
-__all__ = ["PAPER", "PAPER_ECE", "draw", "shown_draw"]
+__all__ = ["makers", "temperature_chart"]
 
-PAIRS = (("uq_auc", "kendall_phi"), ("uq_c_index", "kendall_varphi"))  # each metric with the truth it belongs to
-PAPER = "paper (one draw, d unknown)"
-PAPER_ECE = {"kendall_phi": 0.0009, "kendall_varphi": -0.1057}  # the paper's appendix on calibration
+PAIRS = tuple(zip(MAIN, TRUTHS, strict=True))  # each metric with the truth it belongs to
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
+_ON_MAP = "#222222"
+_SHOWN = 130  # rows of a single model
+_PALE = ["#F3B98F", "#FFFFFF", "#92C5E8"]  # class 0, undecided, class 1
+_DANGER = ["#FFFFFF", "#F4A582", "#B2182B", "#67001F"]
 
-Figures = dict[str, theme.Figure]
 
-
-def draw(study: Study, scaled: Temperature, progress: Callable[[int, int], None] | None = None) -> Figures:
-    """All figures of the synthetic study by name, in the order of the page.
-
-    Parameters
-    ----------
-    study : Study
-        From `uqeval.reproduce.synthetic`.
-    scaled : Temperature
-        From `uqeval.reproduce.temperature`.
-    progress : callable(done, total), optional
-        Called after every figure.
-    """
-    grid = study.settings["grid"]
-    seed = shown_draw(study)
+def makers(study: SyntheticStudy, scaled: Temperature) -> Makers:
+    """What draws each figure of the synthetic study, by name, in the order of the page."""
+    grid, seed = study.settings["grid"], study.shown_draw
     scene = scenes.arbitrary(grid, study.settings["draws"], study.settings["d_range"])
-    trained: list[list[scenes.Scored]] = []
-
-    def scored() -> list[scenes.Scored]:
-        if not trained:
-            trained.append(scenes.few_models(grid, seed))
-        return trained[0]
-
-    makers: dict[str, Callable[[], theme.Figure]] = {
+    scored = cache(lambda: scenes.few_models(grid, seed))
+    of_the_data: Makers = (
+        {}
+        if scene is None
+        else {
+            "dataset": lambda: dataset(scene),
+            "phi_and_varphi": lambda: phi_and_varphi(scene),
+            "risk_control": lambda: risk_control(scene),
+        }
+    )
+    return {
         "metric_vs_kendall": lambda: metric_vs_kendall(study, seed),
         "metric_vs_kendall_by_method": lambda: by_method(study, seed),
         "correlations_vs_d": lambda: correlations_vs_d(study),
         "correlations_by_metric": lambda: correlations_by_metric(study),
-        **({} if scene is None else _of_the_data(scene)),
-        "score_vs_phi": lambda: scene_figures.score_vs_truth(scored(), "kendall_phi", seed),
-        "score_vs_varphi": lambda: scene_figures.score_vs_truth(scored(), "kendall_varphi", seed),
-        "temperature": lambda: scene_figures.temperature_chart(scaled),
+        **of_the_data,
+        "score_vs_phi": lambda: score_vs_truth(scored(), "kendall_phi", seed),
+        "score_vs_varphi": lambda: score_vs_truth(scored(), "kendall_varphi", seed),
+        "temperature": lambda: temperature_chart(scaled),
     }
-    found = {}
-    for k, (name, make) in enumerate(makers.items()):
-        found[name] = make()
-        if progress is not None:
-            progress(k + 1, len(makers))
-    return found
-
-
-def _of_the_data(scene: scenes.Scene) -> dict[str, Callable[[], theme.Figure]]:
-    return {
-        "dataset": lambda: scene_figures.dataset(scene),
-        "phi_and_varphi": lambda: scene_figures.phi_and_varphi(scene),
-        "risk_control": lambda: scene_figures.risk_control(scene),
-    }
-
-
-def shown_draw(study: Study) -> int:
-    """The draw whose d is the median: the one that the scatter plots show."""
-    d = {int(seed): value for seed, value in study.settings["d"].items()}
-    return sorted(d, key=lambda seed: (d[seed], seed))[(len(d) - 1) // 2]
 
 
 # ---- scatter plots ---------------------------------------------------------------------------------------------
 
 
-def metric_vs_kendall(study: Study, seed: int) -> theme.Figure:
+def metric_vs_kendall(study: SyntheticStudy, seed: int) -> theme.Figure:
     """A dot for each scored model: what a test set tells against what only the law of the data tells."""
+    key = alt.Legend(title="method", symbolOpacity=1, symbolFillColor=None)
     panels = []
     for metric, truth in PAIRS:
+        row = pick((row for row in study.correlations if row["draw"] == seed), metric, truth)
+        r = "–" if row is None or math.isnan(row["r"]) else f"{100 * row['r']:.1f}%"
         rows = _rows(study, seed, metric, truth)
-        panels.append(_scatter(study, rows, metric, truth, 330, 300, _r(study, seed, metric, truth)))
-    chart = alt.vconcat(alt.hconcat(*panels, spacing=36)).resolve_scale(color="shared", shape="shared")
-    return finish(chart, "Each metric against the rank correlation with its truth", [_which(study, seed)])
+        words = f"{TITLES[metric]} and {SYMBOLS[truth]}: r = {r}"
+        panels.append(_scatter(study, rows, rows, metric, truth, (330, 300), words, key))
+    chart = draw.stack([panels], across=36).resolve_scale(color="shared", shape="shared")
+    return draw.finish(chart, "Each metric against the rank correlation with its truth", [_which(study, seed)])
 
 
-def by_method(study: Study, seed: int) -> theme.Figure:
+def by_method(study: SyntheticStudy, seed: int) -> theme.Figure:
     """The same, a panel for each method."""
-    names = _methods(study)
-    lines = []
+    lines: list[list[Any]] = []
     for metric, truth in PAIRS:
         every = _rows(study, seed, metric, truth)
-        panels = []
-        for name, title in names.items():
-            rows = [row for row in every if row["family"] == name]
+        lines.append([])
+        for title in _methods(study).values():
+            rows = [row for row in every if row["method"] == title]
             x, y = (np.array([row[key] for row in rows], dtype=np.float64) for key in ("x", "y"))
             spread = len(rows) > 2 and x.std() > 0 and y.std() > 0
             r = f"r = {100 * np.corrcoef(x, y)[0, 1]:.1f}%" if spread else "r undefined"
-            limits = _limits(every)
-            panels.append(_scatter(study, rows, metric, truth, 215, 170, f"{title}: {r}", limits, legend=False))
-        lines.append(alt.hconcat(*panels, spacing=24))
-    chart = alt.vconcat(*lines, spacing=24)
-    return finish(chart, "The same by method", [_which(study, seed)])
+            lines[-1].append(_scatter(study, rows, every, metric, truth, (215, 170), f"{title}: {r}"))
+    return draw.finish(draw.stack(lines, across=24), "The same by method", [_which(study, seed)])
 
 
 def _scatter(
-    study: Study,
+    study: SyntheticStudy,
     rows: list[dict[str, Any]],
+    every: list[dict[str, Any]],
     metric: str,
     truth: str,
-    width: int,
-    height: int,
+    size: tuple[int, int],
     words: str,
-    limits: tuple[list[float], list[float]] | None = None,
-    legend: bool = True,
+    key: Any = None,
 ) -> Any:
-    xs, ys = limits or _limits(rows)
+    """Some rows in a frame that holds every one, and the grey lines of a useless score."""
     names = _methods(study)
-    palette = _family_colors(names)
-    across, up = (alt.Scale(domain=ends, nice=False) for ends in (xs, ys))
-    few = alt.Axis(tickCount=max(4, width // 50))
-    x = alt.X("x:Q", title=f"{TITLES[truth]}: Kendall's τ of score and truth", scale=across, axis=few)
-    y = alt.Y("y:Q", title=TITLES[metric], scale=up, axis=alt.Axis(tickCount=max(4, height // 40)))
-    key = alt.Legend(title="method", symbolOpacity=1, symbolFillColor=None) if legend else None
-    color = alt.Color("method:N", scale=alt.Scale(domain=list(names.values()), range=palette), legend=key)
-    shape = alt.Shape(
-        "method:N", scale=alt.Scale(domain=list(names.values()), range=list(_SHAPES[: len(names)])), legend=key
-    )
+    others = theme.colors(name for name in names if name not in draw.FAMILIES)
+    colours = {title: draw.FAMILIES.get(name) or others[name] for name, title in names.items()}
+    across, up = draw.airy((row["x"] for row in every), 0.05), draw.airy([*(row["y"] for row in every), 0.5], 0.05)
+    title = ["κ: Kendall's τ of the score with the", MEANINGS[truth]]
+    x = alt.X("x:Q", title=title, scale=across, axis=alt.Axis(tickCount=max(4, size[0] // 50)))
+    y = alt.Y("y:Q", title=TITLES[metric], scale=up, axis=alt.Axis(tickCount=max(4, size[1] // 40)))
     tips = [alt.Tooltip("model:N"), alt.Tooltip("score:N"), alt.Tooltip("x:Q", format=".3f"), alt.Tooltip("y:Q")]
     dots = alt.Chart(theme.as_data(rows)).mark_point(size=26, strokeWidth=1.1, opacity=0.75, clip=True, aria=False)
-    lines = [rule("y", 0.5, up)] + ([rule("x", 0.0, across)] if xs[0] < 0 < xs[1] else [])
-    layers = [*lines, dots.encode(x=x, y=y, color=color, shape=shape, tooltip=tips)]
-    return alt.layer(*layers).properties(width=width, height=height, title=heading(words))
+    color = draw.by_name(alt.Color, "method", colours, key)
+    shape = draw.by_name(alt.Shape, "method", dict(zip(colours, _SHAPES, strict=False)), key)
+    lines = [draw.rule("y", 0.5, up)] + (
+        [draw.rule("x", 0.0, across)] if across.domain[0] < 0 < across.domain[1] else []
+    )
+    return draw.panel(*lines, dots.encode(x=x, y=y, color=color, shape=shape, tooltip=tips), size=size, words=words)
 
 
-def _rows(study: Study, seed: int, metric: str, truth: str) -> list[dict[str, Any]]:
+def _rows(study: SyntheticStudy, seed: int, metric: str, truth: str) -> list[dict[str, Any]]:
     names = _methods(study)
     return [
-        {"model": row["model"], "score": row["score"], "family": row["family"], "method": names[row["family"]]}
+        {"model": row["model"], "score": row["score"], "method": names[row["family"]]}
         | {"x": row[truth], "y": row[metric]}
         for row in study.models
-        if row["draw"] == seed and _known(row[truth]) and _known(row[metric])
+        if row["draw"] == seed and draw.known(row[truth], row[metric])
     ]
 
 
-def _known(value: float | None) -> bool:
-    return value is not None and math.isfinite(value)
-
-
-def _limits(rows: list[dict[str, Any]]) -> tuple[list[float], list[float]]:
-    """Ends of both axes: the data and the lines 0.5 with some air."""
-    found = []
-    for key, always in (("x", ()), ("y", (0.5,))):
-        values = [*(row[key] for row in rows), *always] or [0.0, 1.0]
-        low, high = min(values), max(values)
-        air = 0.05 * (high - low or 1.0)
-        found.append([low - air, high + air])
-    return found[0], found[1]
-
-
-def _methods(study: Study) -> dict[str, str]:
+def _methods(study: SyntheticStudy) -> dict[str, str]:
     return {method["name"]: method.get("title", method["name"]) for method in study.settings["grid"]["methods"]}
 
 
-def _family_colors(names: Mapping[str, str]) -> list[str]:
-    others = theme.colors(name for name in names if name not in FAMILIES)
-    return [FAMILIES.get(name) or others[name] for name in names]
-
-
-def _r(study: Study, seed: int, metric: str, truth: str) -> str:
-    r = next(
-        row["r"] for row in study.correlations if (row["draw"], row["metric"], row["truth"]) == (seed, metric, truth)
-    )
-    return f"{TITLES[metric]} and {TITLES[truth]}: r = {'–' if math.isnan(r) else f'{100 * r:.1f}%'}"
-
-
-def _which(study: Study, seed: int) -> str:
+def _which(study: SyntheticStudy, seed: int) -> str:
     count = sum(row["draw"] == seed for row in study.models)
     of = f", the one with the median d of {len(study.settings['draws'])}" if len(study.settings["draws"]) > 1 else ""
     d = study.settings["d"][str(seed)]
@@ -195,70 +138,225 @@ def _which(study: Study, seed: int) -> str:
 # ---- correlations over draws -----------------------------------------------------------------------------------
 
 
-def correlations_vs_d(study: Study) -> theme.Figure:
+def correlations_vs_d(study: SyntheticStudy) -> theme.Figure:
     """Four correlations of every draw against its d, between the paper's lines."""
     d = study.settings["d"]
-    panels = []
-    for metric in ("uq_auc", "uq_c_index"):
-        for truth in TRUTHS:
-            rows = [
-                {"d": d[str(row["draw"])], "draw": row["draw"]} | {key: 100 * row[key] for key in ("r", "low", "high")}
-                for row in study.correlations
-                if (row["metric"], row["truth"]) == (metric, truth) and _known(row["r"])
-            ]
-            printed = [row for row in study.paper if (row["metric"], row["truth"]) == (metric, truth)]
-            panels.append(_against_d(rows, printed, f"{TITLES[metric]} with {TITLES[truth]}"))
-    chart = alt.vconcat(alt.hconcat(*panels[:2], spacing=30), alt.hconcat(*panels[2:], spacing=30), spacing=24)
+    lines = [[_against_d(study, metric, truth) for truth in TRUTHS] for metric in MAIN]
     words = f"a dot for each of {len(d)} draws with its Fisher interval; dashed, with its interval: {PAPER}"
-    return finish(chart, "How the correlations depend on d, the distance between the two means", [words])
+    return draw.finish(
+        draw.stack(lines), "How the correlations depend on d, the distance between the two means", [words]
+    )
 
 
-def _against_d(rows: list[dict[str, Any]], printed: list[dict[str, Any]], words: str) -> Any:
+def _against_d(study: SyntheticStudy, metric: str, truth: str) -> Any:
+    rows = [
+        {"d": study.settings["d"][str(row["draw"])], "draw": row["draw"]} | _in_percent(row, "r", "low", "high")
+        for row in study.correlations
+        if (row["metric"], row["truth"]) == (metric, truth) and draw.known(row["r"])
+    ]
     y = alt.Y("r:Q", title="Pearson's r (%)", scale=alt.Scale(zero=False), axis=alt.Axis(minExtent=36))
     x = alt.X("d:Q", title="d = ‖μ1 − μ0‖", scale=alt.Scale(zero=False, padding=12))
     tips = [alt.Tooltip("draw:N"), alt.Tooltip("d:Q", format=".2f"), alt.Tooltip("r:Q", format=".2f")]
-    base = alt.Chart(theme.as_data(rows))
     layers: list[Any] = []
-    for row in printed:
-        ends = theme.as_data([{"low": 100 * row["low"], "high": 100 * row["high"], "r": 100 * row["r"]}])
-        band = alt.Chart(ends).mark_rect(color=theme.GREY, opacity=0.18).encode(y=alt.Y("low:Q"), y2="high:Q")
-        line = alt.Chart(ends).mark_rule(color=theme.GREY, strokeDash=[5, 4], strokeWidth=1.5).encode(y="r:Q")
-        label = alt.Chart(ends).mark_text(align="left", dx=4, dy=-7, fontSize=10.5, color=theme.GREY)
-        layers += [band, line, label.encode(x=alt.value(0), y="r:Q", text=alt.value(f"paper: {100 * row['r']:.2f}"))]
-    bars = base.mark_rule(color=BLUE, opacity=0.5).encode(x=x, y=alt.Y("low:Q"), y2="high:Q")
-    layers += [bars, base.mark_circle(color=BLUE, size=42, opacity=1).encode(x=x, y=y, tooltip=tips)]
-    return alt.layer(*layers).properties(width=330, height=210, title=heading(words))
+    if (printed := pick(study.paper, metric, truth)) is not None:
+        ends = alt.Chart(theme.as_data([_in_percent(printed, "r", "low", "high")]))
+        label = ends.mark_text(align="left", dx=4, dy=-7, fontSize=10.5, color=theme.GREY)
+        layers = [
+            ends.mark_rect(color=theme.GREY, opacity=0.18).encode(y=alt.Y("low:Q"), y2="high:Q"),
+            ends.mark_rule(color=theme.GREY, strokeDash=[5, 4], strokeWidth=1.5).encode(y="r:Q"),
+            label.encode(x=alt.value(0), y="r:Q", text=alt.value(f"paper: {100 * printed['r']:.2f}")),
+        ]
+    base = alt.Chart(theme.as_data(rows)).encode(x=x)
+    layers.append(base.mark_rule(color=draw.BLUE, opacity=0.5).encode(y=alt.Y("low:Q"), y2="high:Q"))
+    layers.append(base.mark_circle(color=draw.BLUE, size=42, opacity=1).encode(y=y, tooltip=tips))
+    return draw.panel(*layers, size=(330, 210), words=f"{TITLES[metric]} with {SYMBOLS[truth]}", more=MEANINGS[truth])
 
 
-def correlations_by_metric(study: Study) -> theme.Figure:
+def _in_percent(row: dict[str, Any], *keys: str) -> dict[str, float]:
+    return {key: 100 * row[key] for key in keys}
+
+
+def correlations_by_metric(study: SyntheticStudy) -> theme.Figure:
     """Every metric beside UQ-AUC and UQ-C-index: a tick for each draw."""
-    metrics = list(dict.fromkeys(row["metric"] for row in study.summary))
-    order = [TITLES[metric] for metric in metrics]
+    order = [TITLES[metric] for metric in dict.fromkeys(row["metric"] for row in study.summary)]
+    across = alt.Scale(domain=[-100, 100])
+    x = alt.X("r:Q", title="Pearson's r (%)", scale=across, axis=alt.Axis(tickCount=5))
+    y = alt.Y("metric:N", title=None, sort=order)
     panels = []
     for truth in TRUTHS:
-        rows = [
-            {"metric": TITLES[row["metric"]], "r": 100 * row["r"], "draw": row["draw"]}
-            for row in study.correlations
-            if row["truth"] == truth and _known(row["r"])
-        ]
-        middle = [
-            {"metric": TITLES[row["metric"]], "r": 100 * row["median"]}
-            for row in study.summary
-            if row["truth"] == truth and _known(row["median"])
-        ]
-        printed = [{"metric": TITLES[r["metric"]], "r": 100 * r["r"]} for r in study.paper if r["truth"] == truth]
-        printed += [{"metric": TITLES["ece"], "r": 100 * PAPER_ECE[truth]}] if printed else []
-        across = alt.Scale(domain=[-100, 100])
-        x = alt.X("r:Q", title="Pearson's r (%)", scale=across, axis=alt.Axis(tickCount=5))
-        y = alt.Y("metric:N", title=None, sort=order)
-        ticks = alt.Chart(theme.as_data(rows)).mark_tick(color=BLUE, opacity=0.5, thickness=1.5, height=16)
-        dots = alt.Chart(theme.as_data(middle)).mark_circle(color=BLUE, size=60, opacity=1).encode(x=x, y=y)
-        paper = alt.Chart(theme.as_data(printed)).mark_point(
-            shape="diamond", color=RED, filled=False, size=110, strokeWidth=2, opacity=1
-        )
-        layers = [rule("x", 0.0, across), ticks.encode(x=x, y=y), dots, paper.encode(x=x, y=y)]
-        panels.append(alt.layer(*layers).properties(width=320, height=200, title=heading(f"with {TITLES[truth]}")))
-    chart = alt.vconcat(alt.hconcat(*panels, spacing=30))
+
+        def shown(rows: list[dict[str, Any]], key: str = "r", truth: str = truth) -> alt.Chart:
+            values = [
+                {"metric": TITLES[row["metric"]], "r": 100 * row[key]}
+                for row in rows
+                if row["truth"] == truth and draw.known(row[key])
+            ]
+            return alt.Chart(theme.as_data(values)).encode(x=x, y=y)
+
+        ticks = shown(study.correlations).mark_tick(color=draw.BLUE, opacity=0.5, thickness=1.5, height=16)
+        dots = shown(study.summary, "median").mark_circle(color=draw.BLUE, size=60, opacity=1)
+        look: dict[str, Any] = {
+            "shape": "diamond",
+            "color": draw.RED,
+            "filled": False,
+            "size": 110,
+            "strokeWidth": 2,
+            "opacity": 1,
+        }
+        paper = shown(study.printed).mark_point(**look)
+        layers = [draw.rule("x", 0.0, across), ticks, dots, paper]
+        panels.append(draw.panel(*layers, size=(320, 200), words=f"with {SYMBOLS[truth]}", more=MEANINGS[truth]))
     words = f"ticks: draws; dots: their median; diamonds: {PAPER}"
     more = "AURC, AUGRC, ECE, Brier and NLL are better when lower: a useful one lies at −100%"
-    return finish(chart, "Which metrics follow the truth, over all draws", [words, more])
+    return draw.finish(draw.stack([panels]), "Which metrics follow the truth, over all draws", [words, more])
+
+
+# ---- the data and its truths -----------------------------------------------------------------------------------
+
+
+def dataset(scene: scenes.Scene) -> theme.Figure:
+    """Test rows over the probability of class 1."""
+    scale = alt.Scale(domain=[0.0, 0.5, 1.0], range=_PALE, interpolate="rgb")
+    data = scene.data
+    rows = theme.joined({"x1": data.x[data.test, 0], "x2": data.x[data.test, 1], "label": data.labels[data.test]})
+    marks = {"expr": "datum.value == 0 ? 'circle' : 'square'"}
+    key = alt.Legend(title="label", symbolOpacity=1, symbolType=marks)
+    color = draw.by_name(alt.Color, "label", {0: draw.RED, 1: draw.BLUE}, key)  # type: ignore[dict-item]
+    dots = alt.Chart(theme.as_data(rows)).mark_point(size=22, strokeWidth=1.2, opacity=0.9, clip=True, aria=False)
+    encoded = dots.encode(x=_axis(scene, 1), y=_axis(scene, 2), color=color, shape=alt.Shape("label:N", legend=None))
+    layers = draw.panel(_map(scene, "pi", scale, "P(class 1 at x)"), encoded, size=(384, 384))
+    words = [f"draw {scene.seed} (d = {data.d:.2f}), the {len(data.test)} test rows"]
+    return draw.finish(layers.resolve_scale(color="independent"), "The data and their law", words)
+
+
+def phi_and_varphi(scene: scenes.Scene) -> theme.Figure:
+    """Both truths of the paper's arbitrary predictor, which looks at the second coordinate only."""
+    colors = alt.Scale(domain=[0.0, 0.33, 0.67, 1.0], range=_DANGER, interpolate="rgb")
+    look: dict[str, Any] = {"color": _ON_MAP, "strokeDash": [6, 4], "strokeWidth": 2}
+    frontier = alt.Chart(theme.as_data([{"at": scene.level}])).mark_rule(**look).encode(y=alt.Y("at:Q"))
+    panels = [
+        draw.panel(_map(scene, truth, colors, None), frontier, size=(320, 320), words=MEANINGS[truth])
+        for truth in TRUTHS
+    ]
+    chart = alt.vconcat(alt.hconcat(*panels, spacing=30).resolve_scale(color="shared"))
+    notes = ["dashed: where the predictor “logit = x2 − mean of x2” changes its mind", scene.words]
+    return draw.finish(chart, "What φ and ϕ look like", notes)
+
+
+def risk_control(scene: scenes.Scene) -> theme.Figure:
+    """Risk inside the sub-level sets: exact, and observed on the drawn rows."""
+    key = alt.Legend(title=None, symbolType="stroke")
+    color = draw.by_name(alt.Color, "kind", {"exact": draw.BLUE, "observed": draw.RED}, key)
+    dash = draw.by_name(alt.StrokeDash, "kind", {"exact": [1, 0], "observed": [4, 3]}, key)
+    x = alt.X("beta:Q", title="β", scale=alt.Scale(domain=[0, 1]))
+    y = alt.Y("risk:Q", title="risk", axis=alt.Axis(format="~%"))
+    titles = ("mistakes where the chance of error φ ≤ β", "misalignment where the commitment ϕ ≤ β")
+    panels = []
+    for curve, title in zip(scenes.risk_curves(scene), titles, strict=True):
+        lines = alt.Chart(theme.as_data(curve)).mark_line(strokeWidth=2)
+        panels.append(draw.panel(lines.encode(x=x, y=y, color=color, strokeDash=dash), size=(310, 230), words=title))
+    words = [
+        f"the arbitrary predictor on draw {scene.seed}; exact: integrated over the law of the data; "
+        f"observed: its {len(scene.data.x):,} rows"
+    ]
+    return draw.finish(draw.stack([panels]), "Lowering β lowers the risk (Theorems 2.1 and 2.2)", words)
+
+
+def _map(scene: scenes.Scene, field: str, colors: alt.Scale, title: str | None) -> alt.Chart:
+    legend = alt.Legend(title=title, gradientLength=140, format="~%")
+    cells = alt.Chart(theme.as_data(theme.joined(scene.map(field)))).mark_rect(clip=True, aria=False)
+    return cells.encode(
+        x=_axis(scene, 1, "left"),
+        x2="right:Q",
+        y=_axis(scene, 2, "below"),
+        y2="above:Q",
+        color=alt.Color("value:Q", scale=colors, legend=legend),
+    )
+
+
+def _axis(scene: scenes.Scene, which: int, field: str | None = None) -> Any:
+    kind = alt.X if which == 1 else alt.Y
+    scale = alt.Scale(domain=list(scene.limits[which - 1]), nice=False)
+    return kind(f"{field or f'x{which}'}:Q", title=f"x{which}", scale=scale, axis=alt.Axis(grid=False, tickCount=7))
+
+
+# ---- scores of single models -----------------------------------------------------------------------------------
+
+
+def score_vs_truth(models: list[tuple[Outputs, str]], truth: str, seed: int) -> theme.Figure:
+    """A panel for each of a few models, a dot for each of some test rows."""
+    lines: dict[str, list[Any]] = {}
+    symbol = MEANINGS[truth][-1]
+    for model, name in models:
+        plan, values, score = model.plan, model.truths[truth], model.score(name)
+        kept = np.linspace(0, len(values) - 1, min(len(values), _SHOWN)).astype(int)
+        rows = theme.joined({"score": score[kept], "truth": values[kept]})
+        x = alt.X("score:Q", title=name.replace("_", " "), scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=4))
+        y = alt.Y("truth:Q", title=symbol, scale=alt.Scale(domain=[0, 1]))
+        color = draw.FAMILIES.get(plan["method"], draw.BLUE)
+        dots = alt.Chart(theme.as_data(rows)).mark_circle(size=16, color=color, opacity=0.7, aria=False)
+        sizes = f", {plan['members']} networks" * (plan["members"] > 1)
+        sizes += f", dropout {plan['dropout']:g}, {plan['samples']} passes" * (plan["samples"] > 0)
+        more = f"{'-'.join(map(str, plan['hidden']))}, lr {plan['lr']:g}{sizes}"
+        words = f"{plan['title']}: κ = {kendall_tau(score, values):.2f}"
+        lines.setdefault(plan["method"], []).append(
+            draw.panel(dots.encode(x=x, y=y), size=(215, 150), words=words, more=more)
+        )
+    notes = [
+        f"models picked at random and trained again on draw {seed}; a dot for each of {_SHOWN} test rows at most",
+        "κ: Kendall's τ on all test rows",
+    ]
+    chart = draw.stack(lines.values(), across=24, down=22)
+    return draw.finish(chart, f"Scores of single models against the {MEANINGS[truth]}", notes)
+
+
+# ---- temperature -----------------------------------------------------------------------------------------------
+
+_LINES = {
+    "ece": ("ECE", "#000000", [1, 0]),
+    "uq_auc": ("UQ-AUC", draw.BLUE, [1, 0]),
+    "uq_c_index": ("UQ-C-index", draw.RED, [1, 0]),
+}
+_DRIFTS = {
+    ("softmax", "uq_auc"): ("both, one network, Δ from logits", draw.GREEN, [1, 0]),
+    ("naive float64", "uq_c_index"): ("UQ-C-index, Δ = 1 − p, float64", draw.RED, [6, 3]),
+    ("naive float32", "uq_c_index"): ("UQ-C-index, Δ = 1 − p, float32", draw.PURPLE, [6, 3]),
+    ("scaled, then averaged", "uq_auc"): ("UQ-AUC, 10 networks scaled, then averaged", draw.BLUE, [2, 2]),
+    ("ten classes", "uq_auc"): ("UQ-AUC, ten classes", draw.ORANGE, [1, 0]),
+}
+
+
+def temperature_chart(result: Temperature) -> theme.Figure:
+    """ECE, UQ-AUC and UQ-C-index against T where they are invariant, and by how much they move where they are not."""
+    plain = [
+        {"t": row["temperature"], "line": title, "value": row[metric]}
+        for row in result.rows
+        if row["case"] == "softmax"
+        for metric, (title, _, _) in _LINES.items()
+    ]
+    moved = []
+    for (case, metric), (title, _, _) in _DRIFTS.items():
+        rows = [row for row in result.rows if row["case"] == case]
+        start = min(rows, key=lambda row: abs(math.log(row["temperature"])))[metric]
+        moved += [{"t": row["temperature"], "line": title, "value": row[metric] - start} for row in rows]
+    left = _lines(plain, list(_LINES.values()), "value", alt.Scale(domain=[0, 1]), "two classes, one network")
+    right = _lines(moved, list(_DRIFTS.values()), "value minus value at T = 1", alt.Scale(), "what moves it")
+    both = alt.hconcat(left, right, spacing=30).resolve_scale(color="independent", strokeDash="independent")
+    words = [f"draw {result.settings['seed']} of the synthetic study (d = {result.settings['d']:.2f}); score: entropy"]
+    return draw.finish(alt.vconcat(both), "Metrics against the temperature that divides the logits", words)
+
+
+def _lines(
+    rows: list[dict[str, Any]], looks: list[tuple[str, str, list[int]]], axis: str, ends: alt.Scale, words: str
+) -> Any:
+    columns = 1 if len(looks) > 3 else 3
+    key = alt.Legend(title=None, orient="bottom", columns=columns, symbolType="stroke", labelLimit=320)
+    few = alt.Axis(values=[0.1, 0.3, 1, 3, 10], format="~g")
+    line = alt.Chart(theme.as_data(rows)).mark_line(strokeWidth=2)
+    encoded = line.encode(
+        x=alt.X("t:Q", title="temperature T", scale=alt.Scale(type="log"), axis=few),
+        y=alt.Y("value:Q", title=axis, scale=ends),
+        color=draw.by_name(alt.Color, "line", {name: colour for name, colour, _ in looks}, key),
+        strokeDash=draw.by_name(alt.StrokeDash, "line", {name: dash for name, _, dash in looks}, key),
+    )
+    return draw.panel(encoded, size=(330, 240), words=words)

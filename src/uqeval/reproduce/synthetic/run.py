@@ -9,35 +9,56 @@ from __future__ import annotations
 import math
 import signal
 import tomllib
-from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from importlib.resources import files
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property, partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from uqeval import metrics, truth
-from uqeval import scores as score_functions
-from uqeval._check import Float
+from uqeval._check import Float, Int, Progress
 from uqeval._errors import InputError, MissingExtra, collected
+from uqeval._result import Grid
 from uqeval.datasets.synthetic import Synthetic
 from uqeval.datasets.synthetic import synthetic as draw_data
+from uqeval.inputs.predictions import softmax
 from uqeval.kernels import cores
-from uqeval.reproduce.store import Store, cell_key
-from uqeval.reproduce.study import Study, correlate, summarise
+from uqeval.reproduce.packaged import read_table
+from uqeval.reproduce.page import Makers, Page
+from uqeval.reproduce.store import Store, cell_key, run_cells
+from uqeval.reproduce.study import (
+    MAIN,
+    TITLES,
+    TRUTHS,
+    Study,
+    Timing,
+    check_natural,
+    correlate,
+    judge_score,
+    percent_cell,
+    pick,
+    stored,
+    summarise,
+)
+from uqeval.reproduce.synthetic.page import page
+from uqeval.scores import compute
 
-__all__ = ["GRID", "SCORES", "algorithms", "draw_of", "read_grid", "run_cell", "softmax", "synthetic"]
+__all__ = ["GRID", "PAPER", "Outputs", "SyntheticStudy", "algorithms", "draw_of", "outputs", "read_grid", "synthetic"]
 
-Progress = Callable[[int, int], None]
 _REVISION = 1  # raise it when a cell's numbers change: stored cells of another revision are computed anew
 D_RANGE = (0.75, 2.4)
+PAPER = "paper (one draw, d unknown)"
+_PAPER_ECE = {"kendall_phi": 0.0009, "kendall_varphi": -0.1057}  # the paper's appendix on calibration
+
+Plan = dict[str, Any]
 
 
 def read_grid(path: str | Path | None = None) -> dict[str, Any]:
     """The grid that came with the package, or one of your own."""
     if path is None:
-        return tomllib.loads((files("uqeval.reproduce.synthetic") / "synthetic.toml").read_text(encoding="utf-8"))
+        return read_table("synthetic/synthetic.toml")
     try:
         return tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, tomllib.TOMLDecodeError) as error:
@@ -52,6 +73,56 @@ def draw_of(grid: dict[str, Any], seed: int) -> Synthetic:
     return draw_data(**grid["data"], seed=seed)
 
 
+@dataclass(frozen=True)
+class SyntheticStudy(Study):
+    """The synthetic study over draws of its data."""
+
+    @property
+    def shown_draw(self) -> int:
+        """The draw whose d is the median: the one that the scatter plots show."""
+        d = {int(seed): value for seed, value in self.settings["d"].items()}
+        return sorted(d, key=lambda seed: (d[seed], seed))[(len(d) - 1) // 2]
+
+    @property
+    def printed(self) -> list[dict[str, Any]]:
+        """What the paper prints: its table, and ECE from its appendix."""
+        ece = [{"metric": "ece", "truth": truth, "r": _PAPER_ECE[truth]} for truth in TRUTHS]
+        return [*self.paper, *(ece if self.paper else ())]
+
+    def grid(self) -> Grid:
+        """Median and range over draws of each correlation, the paper's number above ours."""
+
+        def ours(metric: str, truth: str) -> str:
+            row = pick(self.summary, metric, truth)
+            assert row is not None
+            low, high = (row["lowest"], row["highest"]) if row["draws"] > 1 else (math.nan, math.nan)
+            return percent_cell({"r": row["median"], "low": low, "high": high})
+
+        return self.table_rows(PAPER, ours, self.printed)._replace(
+            caption="Pearson correlations of each metric with the rank correlation of score and truth",
+            notes=[
+                "Ours: median and range over draws. The paper's: one draw, with Fisher's interval, which takes the "
+                "models of that draw as independent and says nothing of another draw.",
+                "κ(s; φ) and κ(s; ϕ): Kendall's τ of the score with the chance of error φ, and with the commitment "
+                "against the Bayes label ϕ, which is what the model denies the more probable class.",
+            ],
+        )
+
+    def figures(self, progress: Progress | None = None) -> Makers:
+        """What draws each figure, by name."""
+        # Altair takes a second to load, and not every study is drawn.
+        from uqeval.reproduce.synthetic import figures
+        from uqeval.reproduce.synthetic.temperature import temperature
+
+        with self.timing.stage("temperature", progress):
+            scaled = temperature()
+        return figures.makers(self, scaled)
+
+    def page(self) -> Page:
+        """What its page says."""
+        return page(self)
+
+
 def synthetic(
     out: str | Path | None = None,
     *,
@@ -60,13 +131,14 @@ def synthetic(
     grid: str | Path | None = None,
     jobs: int | None = None,
     progress: Progress | None = None,
-) -> Study:
+) -> SyntheticStudy:
     """Runs the whole grid on several draws of the data.
 
     Parameters
     ----------
     out : path, optional
-        Folder for the tables and for the store that lets a killed run go on; nothing is written without it.
+        Folder for tables, figures and page, and for the store that lets a killed run go on; nothing is written without
+        it.
     seeds : int
         How many draws. Which: the first seeds 0, 1, 2, … whose d lies in `d_range`.
     d_range : (low, high) or None
@@ -75,36 +147,27 @@ def synthetic(
         Another grid (see synthetic.toml of this package).
     jobs : int, optional
         Processes; all cores by default. The numbers do not depend on it.
-    progress : callable(done, total), optional
-        Called after every cell, one architecture on one draw.
+    progress : callable(stage, done, total), optional
+        Called after every cell, one architecture on one draw, and after every figure.
 
     Returns
     -------
     Study
         `correlations` per draw, `summary` over draws, the paper's row in `paper`.
     """
-    if isinstance(seeds, bool) or not isinstance(seeds, int | np.integer) or seeds < 1:
-        raise InputError(f"`seeds` must be an int ≥ 1; it is {seeds!r}.")
-    table = read_grid(grid)
-    draws, skipped = _draws(table, int(seeds), d_range)
-    cells = [(seed, k) for seed in draws for k in range(len(table["training"]["hidden"]))]
+    count = check_natural("seeds", seeds, 1)
+    table, timing = read_grid(grid), Timing()
+    draws, skipped = _draws(table, count, d_range)
     same = {"study": "synthetic", "revision": _REVISION, "grid": {k: v for k, v in table.items() if k != "paper"}}
+    cells = [(seed, k) for seed in draws for k in range(len(table["training"]["hidden"]))]
     keys = {cell: cell_key(same | {"cell": cell}) for cell in cells}
-    folder = None if out is None else Path(out)
-    with Store(":memory:" if folder is None else folder / "store.sqlite") as store:
-        open_cells = [cell for cell in cells if store.missing([keys[cell]])]
-        done = len(cells) - len(open_cells)
-        if progress is not None:
-            progress(done, len(cells))
-        for cell, value in _run(table, open_cells, cores() if jobs is None else jobs):
-            store.put(keys[cell], value)
-            done += 1
-            if progress is not None:
-                progress(done, len(cells))
-        models = [row for cell in cells for row in store.get(keys[cell])]
-    study = _study(table, draws, skipped, d_range, models)
-    if folder is not None:
-        study.write(folder)
+    with timing.stage("training and scoring", progress, resumes=True) as tell, Store(out) as store:
+        work = partial(run_cell, table)
+        found = dict(run_cells(store, keys, work, _processes, cores() if jobs is None else jobs, tell))
+    models = [row for cell in cells for row in found[cell]]
+    study = _study(table, draws, skipped, d_range, models, timing)
+    if out is not None:
+        study.publish(out, progress=progress)
     return study
 
 
@@ -122,140 +185,137 @@ def _draws(grid: dict[str, Any], count: int, d_range: tuple[float, float] | None
     return chosen, skipped
 
 
-def _run(
-    grid: dict[str, Any], cells: list[tuple[int, int]], jobs: int
-) -> Iterator[tuple[tuple[int, int], list[dict[str, Any]]]]:
-    """Cells as they finish, on several processes."""
-    if jobs <= 1 or len(cells) <= 1:
-        for cell in cells:
-            yield cell, run_cell(grid, *cell)
-        return
-    from multiprocessing import get_context
-
-    context = get_context("spawn")
-    with ProcessPoolExecutor(min(jobs, len(cells)), mp_context=context, initializer=_leave_interrupts) as pool:
-        waiting: dict[Future[list[dict[str, Any]]], tuple[int, int]] = {
-            pool.submit(run_cell, grid, *cell): cell for cell in cells
-        }
-        try:
-            while waiting:
-                ready, _ = wait(waiting, return_when=FIRST_COMPLETED)
-                for future in ready:
-                    yield waiting.pop(future), future.result()
-        finally:  # Ctrl-C: what runs is finished, what waits is not begun
-            pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _leave_interrupts() -> None:
-    """Ctrl-C is for the parent, which then lets its workers finish."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _processes(jobs: int) -> Executor:
+    # Ctrl-C is for the parent, which then lets its workers finish.
+    ignore = (signal.SIGINT, signal.SIG_IGN)
+    return ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=signal.signal, initargs=ignore)
 
 
 # ---- one cell ------------------------------------------------------------------------------------------------------
 
 
-def algorithms(grid: dict[str, Any], architecture: int) -> list[dict[str, Any]]:
-    """Every UQ algorithm of one architecture: method, learning rate, sizes, and how many networks it needs."""
+def algorithms(grid: dict[str, Any], architecture: int) -> list[Plan]:
+    """Every UQ algorithm of one architecture: method, learning rate, sizes, and which networks are its own."""
+    found: list[Plan] = []
+    first = 0
     hidden = tuple(grid["training"]["hidden"][architecture])
-    found = []
     for lr in grid["training"]["learning_rates"]:
         for method in grid["methods"]:
-            common = {"method": method["name"], "hidden": hidden, "lr": lr, "scores": tuple(method["scores"])}
+            common = {
+                "method": method["name"],
+                "title": method.get("title", method["name"]),
+                "hidden": hidden,
+                "lr": lr,
+            }
+            common |= {"scores": tuple(method["scores"]), "architecture": architecture}
             for members in method.get("members", [1]):
                 for rate in method.get("dropout", [0.0]):
                     for samples in method.get("samples", [0]):
-                        found.append(common | {"members": members, "dropout": rate, "samples": samples})
+                        found.append(common | {"members": members, "dropout": rate, "samples": samples, "first": first})
+                        first += members
     return found
 
 
-def run_cell(grid: dict[str, Any], seed: int, architecture: int) -> list[dict[str, Any]]:
-    """Trains all networks of one architecture on one draw and judges every score: a row per scored model."""
+@dataclass(frozen=True)
+class Outputs:
+    """What the networks of one algorithm say of the test rows of a draw, and what is true there."""
+
+    plan: Plan
+    member_logits: Float  # (members, n, K)
+    data: Synthetic
+
+    @cached_property
+    def labels(self) -> Int:
+        return self.data.labels[self.data.test]
+
+    @cached_property
+    def members(self) -> Float:
+        return softmax(self.member_logits)
+
+    @cached_property
+    def probs(self) -> Float:
+        return self.members.mean(axis=0)
+
+    @property
+    def logits(self) -> Float:
+        return self.member_logits[0]
+
+    @cached_property
+    def truths(self) -> dict[str, Float]:
+        """φ and ϕ, by the name of the correlation with them."""
+        x = self.data.x[self.data.test]
+        return {"kendall_phi": self.data.phi(x, self.probs), "kendall_varphi": self.data.varphi(x, self.probs)}
+
+    @property
+    def model(self) -> str:
+        """Its name in the table."""
+        plan = self.plan
+        size = f" m={plan['members']}" * (plan["members"] > 1)
+        size += f" p={plan['dropout']:g} T={plan['samples']}" * (plan["samples"] > 0)
+        return f"{plan['method']} {'-'.join(map(str, plan['hidden']))} lr={plan['lr']:g}{size}"
+
+    def score(self, name: str) -> Float:
+        """An uncertainty score of the test rows."""
+        return compute(name, self)
+
+
+def outputs(grid: dict[str, Any], seed: int, plans: Sequence[Plan]) -> Iterator[Outputs]:
+    """Trains all networks of these algorithms on one draw, together."""
     try:
-        import torch
+        import torch  # an extra
 
         from uqeval.methods.batched import Net, train
     except ModuleNotFoundError:
-        raise MissingExtra("uqeval.reproduce.synthetic", "torch", "torch") from None
+        raise MissingExtra("uqeval reproduce", "torch", "torch") from None
     data = draw_of(grid, seed)
-    plans = algorithms(grid, architecture)
-    nets: list[Any] = []
-    places = []
-    for plan in plans:
-        places.append(range(len(nets), len(nets) + plan["members"]))
-        for _ in range(plan["members"]):
-            own = 1_000_000 * seed + 10_000 * architecture + len(nets)
-            nets.append(Net(own, plan["hidden"], plan["lr"], plan["dropout"]))
-    x, y = data.x[data.test], data.labels[data.test]
+    nets = [
+        Net(
+            1_000_000 * seed + 10_000 * plan["architecture"] + plan["first"] + k,
+            plan["hidden"],
+            plan["lr"],
+            plan["dropout"],
+        )
+        for plan in plans
+        for k in range(plan["members"])
+    ]
+    x, y, training = data.x[data.train], data.labels[data.train], grid["training"]
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # the numbers must not depend on the machine's cores
     try:
-        training = grid["training"]
-        bank = train(
-            nets,
-            data.x[data.train],
-            data.labels[data.train],
-            classes=data.n_classes,
-            epochs=training["epochs"],
-            batch_size=training["batch_size"],
-        )
-        logits = bank.logits(x)
-        rows = []
-        for plan, place in zip(plans, places, strict=True):
-            sampled = plan["samples"] > 0
-            outputs = bank.passes(place[0], x, plan["samples"]) if sampled else logits[place.start : place.stop]
-            rows += _judge(plan, outputs, data, x, y, seed)
+        settings = {"epochs": training["epochs"], "batch_size": training["batch_size"]}
+        bank = train(nets, x, y, classes=data.n_classes, **settings)
+        logits = bank.logits(data.x[data.test])
+        at = 0
+        for plan in plans:
+            own = logits[at : at + plan["members"]]
+            yield Outputs(plan, bank.passes(at, data.x[data.test], plan["samples"]) if plan["samples"] else own, data)
+            at += plan["members"]
     finally:
         torch.set_num_threads(threads)
-    return rows
 
 
-def _judge(plan: dict[str, Any], logits: Float, data: Synthetic, x: Float, y: Any, seed: int) -> list[dict[str, Any]]:
-    """All scores of one algorithm from its (members, n, K) logits."""
-    members = softmax(logits)
-    probs = members.mean(axis=0)
+def run_cell(grid: dict[str, Any], cell: tuple[int, int]) -> list[dict[str, Any]]:
+    """Trains all networks of one architecture on one draw and judges every score: a row per scored model."""
+    seed, architecture = cell
     with collected():  # tied top classes of saturated members
-        error = truth.misclassified(probs, y)
-        phi, varphi = data.phi(x, probs), data.varphi(x, probs)
-        gap = truth.gap_from_logits(logits[0], y) if len(logits) == 1 else truth.rank_loss(probs, y)
-        confidence, right = probs.max(axis=1), 1 - error
-        shared = {
-            "accuracy": float(right.mean()),
-            "ece": metrics.ece(confidence, right),
-            "brier": metrics.brier(probs, y),
-            "log_loss": metrics.log_loss(probs, y),
-        }
-        rows = []
-        size = f" m={plan['members']}" * (plan["members"] > 1)
-        size += f" p={plan['dropout']:g} T={plan['samples']}" * (plan["samples"] > 0)
-        name = f"{plan['method']} {'-'.join(map(str, plan['hidden']))} lr={plan['lr']:g}{size}"
-        for score in plan["scores"]:
-            s = SCORES[score](members, probs, logits)
-            rows.append(
-                {"model": name, "family": plan["method"], "draw": seed, "score": score}
-                | {"uq_auc": metrics.uq_auc(s, error), "uq_c_index": metrics.uq_c_index(s, gap)}
-                | {"aurc": metrics.aurc(s, error), "augrc": metrics.augrc(s, error)}
-                | {"kendall_phi": metrics.kendall_tau(s, phi), "kendall_varphi": metrics.kendall_tau(s, varphi)}
-                | shared
-            )
-    return [{key: None if isinstance(v, float) and math.isnan(v) else v for key, v in row.items()} for row in rows]
+        return [row for found in outputs(grid, seed, algorithms(grid, architecture)) for row in _judge(found, seed)]
 
 
-def softmax(logits: Float) -> Float:
-    """Over the last axis, in the precision that it is given."""
-    z = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return z / z.sum(axis=-1, keepdims=True)
-
-
-SCORES: dict[str, Callable[[Float, Float, Float], Float]] = {
-    "entropy": lambda members, probs, logits: score_functions.entropy(probs),
-    "free_energy": lambda members, probs, logits: score_functions.free_energy(logits[0]),
-    "bernoulli_variance": lambda members, probs, logits: score_functions.bernoulli_variance(probs),
-    "total_entropy": lambda members, probs, logits: score_functions.total_entropy(members),
-    "aleatoric_entropy": lambda members, probs, logits: score_functions.aleatoric_entropy(members),
-    "expected_free_energy": lambda members, probs, logits: score_functions.expected_free_energy(logits),
-    "mutual_information": lambda members, probs, logits: score_functions.mutual_information(members),
-    "predicted_class_variance": lambda members, probs, logits: score_functions.predicted_class_variance(members),
-}
+def _judge(found: Outputs, seed: int) -> Iterator[dict[str, Any]]:
+    """All scores of one algorithm."""
+    y, probs, logits = found.labels, found.probs, found.member_logits
+    error = truth.misclassified(probs, y)
+    gap = truth.gap_from_logits(logits[0], y) if len(logits) == 1 else truth.rank_loss(probs, y)
+    right = 1 - error
+    shared = {
+        "accuracy": float(right.mean()),
+        "ece": metrics.ece(probs.max(axis=1), right),
+        "brier": metrics.brier(probs, y),
+        "log_loss": metrics.log_loss(probs, y),
+    }
+    for name in found.plan["scores"]:
+        row = {"model": found.model, "family": found.plan["method"], "draw": seed, "score": name}
+        yield stored(row | judge_score(found.score(name), error, gap, *found.truths.values()) | shared)
 
 
 # ---- the whole -----------------------------------------------------------------------------------------------------
@@ -267,11 +327,10 @@ def _study(
     skipped: list[int],
     d_range: tuple[float, float] | None,
     models: list[dict[str, Any]],
-) -> Study:
-    rows = [{k: math.nan if v is None else v for k, v in row.items()} for row in models]
-    correlations, tests = correlate(rows, draws)
+    timing: Timing,
+) -> SyntheticStudy:
+    correlations, tests = correlate(models, draws)
     d = {seed: draw_of(grid, seed).d for seed in draws}
-    summary = summarise(correlations)
     notes = [
         "d = ‖μ₁ − μ₀‖ per draw: " + ", ".join(f"{seed}: {value:.2f}" for seed, value in d.items()) + ".",
         "The paper's correlations depend on the one dataset it drew, above all on its d, which it does not state; ours "
@@ -279,30 +338,30 @@ def _study(
     ]
     if skipped:
         notes.append(f"Seeds passed over because their d is outside {d_range}: {', '.join(map(str, skipped))}.")
-    notes += _words(rows, tests, draws)
-    settings = {"grid": grid, "draws": draws, "d": {str(k): v for k, v in d.items()}, "d_range": d_range}
-    return Study("synthetic", settings, models, correlations, summary, tests, list(grid.get("paper", [])), notes)
-
-
-def _words(rows: list[dict[str, Any]], tests: list[dict[str, Any]], draws: list[int]) -> list[str]:
-    """What does and does not reproduce, in words."""
-    words = []
-    for kendall, metric, names in (
-        ("kendall_phi", "uq_auc", "κ(s; φ) and UQ-AUC"),
-        ("kendall_varphi", "uq_c_index", "κ(s; ϕ) and UQ-C-index"),
-    ):
-        negative = [row for row in rows if row[kendall] < 0]
+    for kendall, metric in zip(TRUTHS, MAIN, strict=True):
+        negative = [row for row in models if row[kendall] is not None and row[kendall] < 0]
         if negative:
-            below = sum(row[metric] < 0.5 for row in negative) / len(negative)
-            words.append(
-                f"{len(negative)} of {len(rows)} scores have a negative {names.split(' and ')[0]}; "
-                f"{below:.0%} of them have {names.split(' and ')[1]} below 0.5."
+            below = sum(row[metric] is not None and row[metric] < 0.5 for row in negative) / len(negative)
+            notes.append(
+                f"{len(negative)} of {len(models)} scores have a negative {TITLES[kendall]}; {below:.0%} of them have "
+                f"{TITLES[metric]} below 0.5."
             )
-    for truth_name, title in (("kendall_phi", "κ(s; φ)"), ("kendall_varphi", "κ(s; ϕ)")):
-        better = [t for t in tests if t["truth"] == truth_name and t["difference"] > 0]
-        sure = [t for t in better if t["p_williams"] < 0.05]
-        words.append(
-            f"UQ-C-index correlates better than UQ-AUC with {title} on {len(better)} of {len(draws)} draws, "
+    for kendall in TRUTHS:
+        better = [test for test in tests if test["truth"] == kendall and test["difference"] > 0]
+        sure = [test for test in better if test["p_williams"] < 0.05]
+        notes.append(
+            f"UQ-C-index correlates better than UQ-AUC with {TITLES[kendall]} on {len(better)} of {len(draws)} draws, "
             f"significantly (Williams, 5%) on {len(sure)}."
         )
-    return words
+    settings = {"grid": grid, "draws": draws, "d": {str(k): v for k, v in d.items()}, "d_range": d_range}
+    return SyntheticStudy(
+        "synthetic",
+        settings,
+        correlations,
+        summarise(correlations),
+        tests,
+        models,
+        list(grid.get("paper", [])),
+        notes,
+        timing=timing,
+    )

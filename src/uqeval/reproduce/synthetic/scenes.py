@@ -9,12 +9,12 @@ import numpy as np
 
 from uqeval import metrics, truth
 from uqeval._check import Float
-from uqeval._errors import MissingExtra, collected
+from uqeval._errors import collected
 from uqeval.datasets.synthetic import Synthetic
-from uqeval.reproduce.synthetic.run import SCORES, algorithms, draw_of
-from uqeval.reproduce.synthetic.temperature import softmax
+from uqeval.inputs.predictions import softmax
+from uqeval.reproduce.synthetic.run import Outputs, Plan, algorithms, draw_of, outputs
 
-__all__ = ["Scene", "Scored", "arbitrary", "few_models", "risk_curves"]
+__all__ = ["Scene", "arbitrary", "few_models", "risk_curves"]
 
 _SIDE, _SHADES = 64, 40  # cells of a map along each axis, and how many colours they have
 _FINE = 700  # of the grid that the law is integrated on
@@ -55,7 +55,7 @@ class Scene:
             values = self.data.pi(x)[:, 1]
         else:
             probs = self.predict(x)
-            values = self.data.phi(x, probs) if name == "phi" else self.data.varphi(x, probs)
+            values = self.data.phi(x, probs) if name == "kendall_phi" else self.data.varphi(x, probs)
         shade = np.rint(values * _SHADES).astype(int).reshape(_SIDE, _SIDE)
         line, column = np.nonzero(np.diff(shade, axis=1, prepend=-1))  # where a rectangle begins
         end = np.where(np.append(line[1:], -1) == line, np.append(column[1:], 0), _SIDE)
@@ -132,104 +132,22 @@ def risk_curves(scene: Scene) -> tuple[list[dict[str, Any]], list[dict[str, Any]
     return found[0], found[1]
 
 
-@dataclass(frozen=True)
-class Scored:
-    """A trained model with one of its scores on the test rows."""
-
-    family: str
-    title: str  # of the method
-    plan: str  # its sizes, in words
-    model: str  # its name in the study's table
-    name: str  # of the score
-    score: Float
-    phi: Float
-    varphi: Float
-    kendall: dict[str, float]
-
-
-def few_models(grid: dict[str, Any], seed: int) -> list[Scored]:
-    """A few models of each method, picked at random, trained again as in the study (to float32 rounding)."""
-    try:
-        import torch
-
-        from uqeval.methods.batched import Net, train
-    except ModuleNotFoundError:
-        raise MissingExtra("uqeval.reproduce.synthetic.figures", "torch", "torch") from None
-    data = draw_of(grid, seed)
+def few_models(grid: dict[str, Any], seed: int) -> list[tuple[Outputs, str]]:
+    """A few models of each method with a score each, picked at random, trained again (to float32 rounding)."""
     chosen = _choose(grid)
-    nets: list[Any] = []
-    places = []
-    for architecture, first, plan, _ in chosen:
-        places.append(range(len(nets), len(nets) + plan["members"]))
-        for k in range(plan["members"]):  # the seeds of `run_cell`
-            own = 1_000_000 * seed + 10_000 * architecture + first + k
-            nets.append(Net(own, plan["hidden"], plan["lr"], plan["dropout"]))
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        training = grid["training"]
-        bank = train(
-            nets,
-            data.x[data.train],
-            data.labels[data.train],
-            classes=data.n_classes,
-            epochs=training["epochs"],
-            batch_size=training["batch_size"],
-        )
-        x = data.x[data.test]
-        logits = bank.logits(x)
-        found = []
-        for (_, _, plan, score), place in zip(chosen, places, strict=True):
-            outputs = bank.passes(place[0], x, plan["samples"]) if plan["samples"] else logits[place.start : place.stop]
-            found.append(_scored(grid, plan, score, outputs, data, x))
-        return found
-    finally:
-        torch.set_num_threads(threads)
+    again = outputs(grid, seed, [plan for plan, _ in chosen])
+    return [(found, score) for found, (_, score) in zip(again, chosen, strict=True)]
 
 
-def _choose(grid: dict[str, Any]) -> list[tuple[int, int, dict[str, Any], str]]:
-    """(architecture, place of its first network there, plan, score) of each model to show, by method."""
+def _choose(grid: dict[str, Any]) -> list[tuple[Plan, str]]:
+    """Plan and score of each model to show, by method."""
     rng = np.random.default_rng(0)
-    every: dict[str, list[tuple[int, int, dict[str, Any]]]] = {method["name"]: [] for method in grid["methods"]}
-    for architecture in range(len(grid["training"]["hidden"])):
-        first = 0
-        for plan in algorithms(grid, architecture):
-            every[plan["method"]].append((architecture, first, plan))
-            first += plan["members"]
+    every = [plan for k in range(len(grid["training"]["hidden"])) for plan in algorithms(grid, k)]
     found = []
-    for plans in every.values():
+    for method in grid["methods"]:
+        plans = [plan for plan in every if plan["method"] == method["name"]]
         picked = rng.permutation(len(plans))[:_PER_METHOD]
-        scores = rng.permutation(len(plans[0][2]["scores"]))
+        scores = rng.permutation(len(method["scores"]))
         for place, k in enumerate(sorted(picked.tolist())):
-            plan = plans[k][2]
-            found.append((*plans[k], plan["scores"][scores[place % len(scores)]]))
+            found.append((plans[k], method["scores"][scores[place % len(scores)]]))
     return found
-
-
-def _scored(grid: dict[str, Any], plan: dict[str, Any], name: str, logits: Float, data: Synthetic, x: Float) -> Scored:
-    members = softmax(logits)
-    probs = members.mean(axis=0)
-    with collected():
-        score = SCORES[name](members, probs, logits)
-        phi, varphi = data.phi(x, probs), data.varphi(x, probs)
-        kendall = {
-            "kendall_phi": metrics.kendall_tau(score, phi),
-            "kendall_varphi": metrics.kendall_tau(score, varphi),
-        }
-    hidden = "-".join(map(str, plan["hidden"]))
-    size = f" m={plan['members']}" * (plan["members"] > 1)
-    size += f" p={plan['dropout']:g} T={plan['samples']}" * (plan["samples"] > 0)
-    titles = {method["name"]: method.get("title", method["name"]) for method in grid["methods"]}
-    sizes = f", {plan['members']} networks" * (plan["members"] > 1)
-    sizes += f", dropout {plan['dropout']:g}, {plan['samples']} passes" * (plan["samples"] > 0)
-    return Scored(
-        plan["method"],
-        titles[plan["method"]],
-        f"{hidden}, lr {plan['lr']:g}{sizes}",
-        f"{plan['method']} {hidden} lr={plan['lr']:g}{size}",
-        name,
-        score,
-        phi,
-        varphi,
-        kendall,
-    )

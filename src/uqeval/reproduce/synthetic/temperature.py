@@ -15,17 +15,29 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from uqeval import metrics, scores, truth
-from uqeval._check import Float, Int
-from uqeval._errors import InputError, MissingExtra, collected
-from uqeval._result import number, to_frame
-from uqeval.reproduce.study import TITLES, write_tables
-from uqeval.reproduce.synthetic.run import draw_of, read_grid, softmax
+from uqeval._check import Float, Int, Progress
+from uqeval._errors import InputError, collected
+from uqeval._result import Grid, number
+from uqeval.inputs.predictions import softmax
+from uqeval.reproduce.packaged import read_table
+from uqeval.reproduce.page import Makers, Page
+from uqeval.reproduce.study import TITLES, Publishable, Timing, check_natural
+from uqeval.reproduce.synthetic.run import GRID, Outputs, Plan, outputs
 
-__all__ = ["CASES", "Temperature", "softmax", "temperature", "ten_classes"]
+__all__ = ["CASES", "Temperature", "temperature", "ten_classes"]
 
-_HIDDEN, _LR, _MEMBERS = (64, 32), 0.05, 10
+_PLAN: Plan = {
+    "hidden": (64, 32),
+    "lr": 0.05,
+    "members": 10,
+    "dropout": 0.0,
+    "samples": 0,
+    "architecture": 90,
+    "first": 0,
+}
 _SIMULATED = 10_000
 _METRICS = ("uq_auc", "uq_c_index", "ece")
+_WORDS = read_table("words.toml")["temperature"]
 CASES = {
     "softmax": "one network, Δ from the logits",
     "naive float64": "the same, Δ = 1 − p̂ in float64",
@@ -37,15 +49,16 @@ CASES = {
 
 
 @dataclass(frozen=True)
-class Temperature:
-    """UQ-AUC, UQ-C-index and ECE at each temperature, case by case; `write` puts the tables into a folder."""
+class Temperature(Publishable):
+    """UQ-AUC, UQ-C-index and ECE at each temperature, case by case; `publish` leaves it in a folder."""
 
+    study: str = field(default="temperature", kw_only=True)
     settings: dict[str, Any]
     rows: list[dict[str, Any]] = field(repr=False)  # case × temperature
     summary: list[dict[str, Any]] = field(repr=False)  # case × metric: lowest, highest, span
     example: list[dict[str, Any]] = field(repr=False)  # two inputs of three classes whose order turns
     notes: list[str] = field(repr=False)
-    study: str = "temperature"
+    timing: Timing = field(default_factory=Timing, repr=False, compare=False)
 
     def span(self, case: str, metric: str) -> float:
         """Highest minus lowest value over all temperatures."""
@@ -54,43 +67,39 @@ class Temperature:
                 return float(row["span"])
         raise InputError(f"There is no {metric!r} of {case!r}. Cases: {', '.join(CASES)}.")
 
-    def to_dict(self) -> dict[str, Any]:
-        """The stable JSON shape."""
-        names = ("study", "settings", "rows", "summary", "example", "notes")
-        return {name: getattr(self, name) for name in names}
+    def frame_rows(self) -> list[dict[str, Any]]:
+        """A row per case and temperature."""
+        return self.rows
 
-    def to_frame(self, kind: str | None = None) -> Any:
-        """A row per case and temperature: see `Result.to_frame` for `kind`."""
-        return to_frame(self.rows, kind)
-
-    def lines(self) -> list[list[str]]:
-        """The table: a line per case, lowest to highest value of each metric."""
-        found = []
-        for case, title in CASES.items():
-            cells = [
-                row for metric in _METRICS for row in self.summary if (row["case"], row["metric"]) == (case, metric)
-            ]
-            found.append([title, *(_range(row) for row in cells)])
-        return found
-
-    def markdown(self) -> str:
-        """The table and what it means."""
+    def grid(self) -> Grid:
+        """A line per case, lowest to highest value of each metric."""
+        cells = {(row["case"], row["metric"]): _range(row) for row in self.summary}
+        rows = [[title, *(cells[case, metric] for metric in _METRICS)] for case, title in CASES.items()]
         head = ["over all T", *(TITLES[metric] for metric in _METRICS)]
-        lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
-        lines += ["| " + " | ".join(cells) + " |" for cells in self.lines()]
-        return "\n".join([*lines, "", *(f"- {note}" for note in self.notes)]) + "\n"
+        return Grid(head, rows, "Lowest and highest value over all temperatures")
 
-    def write(self, folder: str | Path) -> Path:
-        """`table.json`, `table.csv` and `table.md`, each written whole."""
-        return write_tables(folder, self.to_dict(), self.rows, self.markdown())
+    def figures(self, progress: Progress | None = None) -> Makers:
+        """What draws its figure."""
+        from uqeval.reproduce.synthetic.figures import temperature_chart  # altair takes a second to load
 
-    def __str__(self) -> str:
-        return self.markdown()
+        return {"temperature": lambda: temperature_chart(self)}
 
-    def _repr_html_(self) -> str:
-        import html
-
-        return f"<pre>{html.escape(self.markdown())}</pre>"
+    def page(self) -> Page:
+        """What its page says."""
+        temperatures, (first, *rest) = self.settings["temperatures"], self.notes
+        return Page(
+            title="Temperature scaling and the ranking by uncertainty",
+            lead=_WORDS["lead"],
+            facts=[
+                ("temperatures", f"{len(temperatures)}, {min(temperatures):g} to {max(temperatures):g}"),
+                ("draw", str(self.settings["seed"])),
+            ],
+            short=[("What reproduces", rest[:1]), ("What does not", rest[1:])],
+            tables=[self.grid()],
+            notes=[first],
+            settings=[(k.replace("_", " "), str(v)) for k, v in self.settings.items() if k != "temperatures"],
+            texts=_WORDS["figures"],
+        )
 
 
 def _range(row: dict[str, Any]) -> str:
@@ -99,17 +108,25 @@ def _range(row: dict[str, Any]) -> str:
     return f"{row['lowest']:.4f} to {row['highest']:.4f}"
 
 
-def temperature(out: str | Path | None = None, *, seed: int = 1, temperatures: ArrayLike | None = None) -> Temperature:
+def temperature(
+    out: str | Path | None = None,
+    *,
+    seed: int = 1,
+    temperatures: ArrayLike | None = None,
+    progress: Progress | None = None,
+) -> Temperature:
     """UQ-AUC, UQ-C-index and ECE against the temperature that the logits are divided by.
 
     Parameters
     ----------
     out : path, optional
-        Folder for ``table.json/csv/md`` and ``figures/temperature.svg`` and ``.png``; nothing is written without it.
+        Folder for tables, figure and page; nothing is written without it.
     seed : int
         Of the drawn data, the networks and the simulated ten classes.
     temperatures : array-like, optional
         Positive numbers; 41 from 0.1 to 10 by default, evenly on the log scale.
+    progress : callable(stage, done, total), optional
+        Called after every temperature.
 
     Returns
     -------
@@ -122,34 +139,29 @@ def temperature(out: str | Path | None = None, *, seed: int = 1, temperatures: A
     >>> result.span("softmax", "uq_c_index"), result.span("ten classes", "uq_auc") > 0.01
     (0.0, True)
     """
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise InputError(f"`seed` must be an int ≥ 0; it is {seed!r}.")
-    grid = _temperatures(temperatures)
-    members, labels, d = _networks(int(seed))
-    simulated = ten_classes(np.random.default_rng([int(seed), 10]), _SIMULATED)
-    rows = []
-    with collected():  # tied top classes where members saturate
-        for t in grid.tolist():
-            rows += _at(t, members, labels, *simulated)
+    own, grid, timing = check_natural("seed", seed, 0), _temperatures(temperatures), Timing()
+    with timing.stage("training and scaling", progress) as tell, collected():  # tied top classes of saturated members
+        (found,) = outputs(GRID, own, [_PLAN])
+        simulated = ten_classes(np.random.default_rng([own, 10]), _SIMULATED)
+        rows = []
+        for k, t in enumerate(grid.tolist()):
+            rows += _at(t, found, *simulated)
+            tell(k + 1, len(grid))
     rows.sort(key=lambda row: (list(CASES).index(row["case"]), row["temperature"]))
-    summary = _summary(rows)
+    summary, example = _summary(rows), _example()
     settings = {
-        "seed": int(seed),
-        "d": d,
-        "hidden": list(_HIDDEN),
-        "lr": _LR,
-        "members": _MEMBERS,
-        "rows": len(labels),
+        "seed": own,
+        "d": found.data.d,
+        "hidden": list(_PLAN["hidden"]),
+        "lr": _PLAN["lr"],
+        "members": _PLAN["members"],
+        "rows": len(found.labels),
         "simulated_rows": _SIMULATED,
         "temperatures": grid.tolist(),
     }
-    example = _example()
-    result = Temperature(settings, rows, summary, example, _notes(summary, rows, example, settings))
+    result = Temperature(settings, rows, summary, example, _notes(summary, rows, example, settings), timing)
     if out is not None:
-        from uqeval.reproduce.panels import save
-        from uqeval.reproduce.synthetic.scene_figures import temperature_chart
-
-        save({"temperature": temperature_chart(result)}, result.write(out))
+        result.publish(out, progress=progress)
     return result
 
 
@@ -163,28 +175,6 @@ def _temperatures(given: ArrayLike | None) -> Float:
     if found.ndim != 1 or len(found) < 2 or not (np.isfinite(found).all() and (found > 0).all()):
         raise InputError(f"`temperatures` must be two or more positive numbers; it is {given!r}.")
     return np.unique(found)
-
-
-def _networks(seed: int) -> tuple[Float, Int, float]:
-    """(members, n, 2) logits of test rows from networks of the study's grid, their labels, and d of the data."""
-    try:
-        import torch
-
-        from uqeval.methods.batched import Net, train
-    except ModuleNotFoundError:
-        raise MissingExtra("uqeval.reproduce.temperature", "torch", "torch") from None
-    grid = read_grid()
-    data = draw_of(grid, seed)
-    nets = [Net(1_000_000 * seed + 900_000 + k, _HIDDEN, _LR) for k in range(_MEMBERS)]
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # the numbers must not depend on the machine's cores
-    try:
-        training = grid["training"]
-        x, y = data.x[data.train], data.labels[data.train]
-        bank = train(nets, x, y, epochs=training["epochs"], batch_size=training["batch_size"])
-        return bank.logits(data.x[data.test]), data.labels[data.test], data.d
-    finally:
-        torch.set_num_threads(threads)
 
 
 def ten_classes(rng: np.random.Generator, n: int) -> tuple[Float, Int]:
@@ -201,8 +191,9 @@ def ten_classes(rng: np.random.Generator, n: int) -> tuple[Float, Int]:
     return true + 1.5 * rng.normal(size=(n, 10)), labels
 
 
-def _at(t: float, members: Float, labels: Int, ten: Float, ten_labels: Int) -> list[dict[str, Any]]:
+def _at(t: float, found: Outputs, ten: Float, ten_labels: Int) -> list[dict[str, Any]]:
     """All cases at one temperature; the score is the entropy throughout."""
+    members, labels = found.member_logits, found.labels
     z = members[0] / t
     probs = softmax(z)
     own = np.arange(len(labels)), labels
@@ -258,20 +249,16 @@ def _notes(
     ece = {row["temperature"]: row["ece"] for row in rows if row["case"] == "softmax"}
     best = min(ece, key=lambda t: ece[t])
     constant = span["softmax", "uq_auc"] == span["softmax", "uq_c_index"] == 0
-    one, three = example
-    return [
-        f"The score is the entropy; the data are draw {settings['seed']} of the synthetic study (d = "
-        f"{settings['d']:.2f}, {settings['rows']} test rows), the networks {'-'.join(map(str, settings['hidden']))} "
-        f"with learning rate {settings['lr']:g}.",
-        f"Two classes, one network: UQ-AUC and UQ-C-index are {'exactly constant' if constant else 'not constant'} in "
-        f"T, as the paper says, while ECE goes from {ece[best]:.3f} (T = {best:.2g}) to {max(ece.values()):.3f}.",
-        f"The paper's Δ = 1 − p̂ of the label rounds: UQ-C-index then drifts by "
-        f"{number(span['naive float64', 'uq_c_index'])} in float64 and {number(span['naive float32', 'uq_c_index'])} "
-        "in float32. Rank the logit margin or the log-loss.",
-        f"An ensemble is invariant if its logits are averaged before scaling, not if its members are scaled before "
-        f"averaging: UQ-AUC then moves by {number(span['scaled, then averaged', 'uq_auc'])}.",
-        f"With more classes the ranking does change. Logits (2, 0, 0) and (3, 2, −10) have largest probabilities "
-        f"{one['first']:.3f} and {one['second']:.3f} at T = 1, {three['first']:.3f} and {three['second']:.3f} at T = "
-        f"3. Ten simulated classes ({settings['simulated_rows']:,} rows): UQ-AUC moves by "
-        f"{number(span['ten classes', 'uq_auc'])}.",
-    ]
+    shown = {
+        "layers": "-".join(map(str, settings["hidden"])),
+        "constant": "exactly constant" if constant else "not constant",
+        "lowest": ece[best],
+        "best": best,
+        "highest": max(ece.values()),
+        "float64": number(span["naive float64", "uq_c_index"]),
+        "float32": number(span["naive float32", "uq_c_index"]),
+        "averaged": number(span["scaled, then averaged", "uq_auc"]),
+        "ten": number(span["ten classes", "uq_auc"]),
+        "tops": [row[key] for row in example for key in ("first", "second")],
+    }
+    return [note.format(**settings, **shown) for note in _WORDS["notes"]]

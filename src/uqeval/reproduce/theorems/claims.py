@@ -1,49 +1,67 @@
-"""The paper's theorems, one function each: tried on random populations, with counter-examples where they fail.
+"""The paper's claims, one function each: tried on random populations, with counter-examples where they fail.
 
-A function takes a random generator and how many populations to draw, and returns a `Check`. What the paper says of
-other metrics is in `claims_metrics`.
+A function takes a random generator and how many populations to draw, and returns its verdict and its numbers, then what
+else its sentences show. The sentences are in `claims.toml`.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from uqeval import metrics, scores
 from uqeval._check import Float
+from uqeval._result import Result, to_json
+from uqeval.inputs.predictions import softmax
+from uqeval.reproduce.packaged import read_table
+from uqeval.reproduce.synthetic.run import GRID
+from uqeval.reproduce.synthetic.temperature import ten_classes
 from uqeval.reproduce.theorems import populations as pop
-from uqeval.reproduce.theorems.populations import Population
-from uqeval.reproduce.theorems.run import Check
+from uqeval.reproduce.theorems.populations import MANY, Population, drawn, mixed, two_classes
 
-__all__ = ["THEOREMS", "drawn", "of", "two_classes"]
+__all__ = ["CLAIMS", "Check", "check"]
 
 Rng = np.random.Generator
+Numbers = dict[str, Any]
 _EPS = 1e-12
 _POINTS = 5  # inputs of a population whose 541 rankings are all tried
-_MANY = 8  # inputs of a population whose 255 sets are all tried
 
 
-def two_classes(mass: list[float], phi: list[float]) -> Population:
-    """A population with these chances of a mistake; the prediction is class 0 throughout."""
-    wrong = np.array(phi)
-    truth = np.column_stack([1 - wrong, wrong])
-    return Population(np.array(mass), truth, np.tile([0.9, 0.1], (len(phi), 1)))
+@dataclass(frozen=True)
+class Check(Result):
+    """One claim of the paper and what became of it."""
+
+    name: str
+    where: str  # in the paper
+    claim: str
+    verdict: str  # "holds", "holds in part" or "fails"
+    found: tuple[str, ...]  # in words, with the numbers that matter
+    truth: str  # what may be relied on
+    numbers: Numbers = field(repr=False)
+
+    @property
+    def evidence(self) -> str:
+        """The numbers as text."""
+        return to_json(self.numbers)
 
 
-def drawn(rng: Rng, count: int, points: int, classes: int, noise: float | None = None) -> list[Population]:
-    return [pop.draw(rng, points, classes, noise) for _ in range(count)]
+def check(words: dict[str, Any], rng: Rng, count: int) -> Check:
+    """Tries the claim of these words, an entry of `CLAIMS`."""
+    verdict, numbers, *more = globals()[words["name"]](rng, count)
+    counts = {key: _of(n, count) for key, n in numbers.items() if isinstance(n, int)}
+    shown = numbers | (more[0] if more else {}) | {"count": count, "of": counts}
+    found = tuple(sentence.format(**shown) for sentence in words["found"])
+    return Check(words["name"], words["where"], words["claim"], verdict, found, words["relied"], numbers)
 
 
-def _mixed(rng: Rng, count: int, classes: int) -> list[Population]:
-    """Populations with aligned and misaligned inputs: the others have one value of misalignment and nothing to show."""
-    found: list[Population] = []
-    while len(found) < count:
-        p = pop.draw(rng, _MANY, classes)
-        if 0 < p.misaligned.sum() < _MANY:
-            found.append(p)
-    return found
+def _of(count: int, total: int) -> str:
+    return f"all {total}" if count == total else f"{count} of {total}"
 
 
 def _rises(values: Float, strictly: bool = True) -> bool:
@@ -51,178 +69,106 @@ def _rises(values: Float, strictly: bool = True) -> bool:
     return bool((steps > _EPS).all() if strictly else (steps > -_EPS).all())
 
 
-def of(count: int, total: int) -> str:
-    return f"all {total}" if count == total else f"{count} of {total}"
-
-
 # ---- sub-level sets --------------------------------------------------------------------------------------------
 
 
-def nested_phi(rng: Rng, count: int) -> Check:
+def nested_phi(rng: Rng, count: int) -> tuple[str, Numbers]:
     rising = alike = 0
-    for p in drawn(rng, count, _MANY, 2):
+    for p in drawn(rng, count, MANY, 2):
         _, risk = pop.coverages(p, p.phi, p.phi)
         _, other = pop.coverages(p, np.exp(3 * p.phi) - 7, p.phi)
         rising += _rises(risk)
         alike += bool(np.allclose(risk, other, rtol=0, atol=_EPS))
-    found = (
-        f"The risk in the sets {{φ ≤ β}} rises strictly with β in {of(rising, count)} populations, and an increasing "
-        f"function of φ gives the same risks in {of(alike, count)}.",
-        "Its proof says that the risk goes to 0 with β. It goes to the smallest φ, which need not be 0: where labels "
-        "are noisy everywhere, no set of inputs has a risk below that.",
-    )
-    return Check(
-        "nested_phi",
-        "Theorem 2.1",
-        "Scores in 𝓔(φ) have sub-level sets whose misclassification risk can be set to any value attained, by a "
-        "strictly increasing threshold.",
-        "holds" if rising == alike == count else "fails",
-        found,
-        "Order inputs by φ, and the risk among the accepted rises with every input let in, from the smallest φ to "
-        "1 − ACC. In a finite test set the observed curve need not rise.",
-        {"rising": rising, "equivalent": alike},
-    )
+    return "holds" if rising == alike == count else "fails", {"rising": rising, "equivalent": alike}
 
 
-def equal_sets(rng: Rng, count: int) -> Check:
+def equal_sets(rng: Rng, count: int) -> tuple[str, Numbers]:
     same = 0
     for _ in range(count):
-        score = rng.integers(0, 5, size=_MANY)  # with ties
+        score = rng.integers(0, 5, size=MANY)  # with ties
         same += _sets(score) == _sets(10 * np.arctan(score - 2.0))
-    return Check(
-        "equal_sets",
-        "Intermediate theorem (appendix)",
-        "Two scores that order inputs alike have the same sub-level sets.",
-        "holds" if same == count else "fails",
-        (f"So they have, in {of(same, count)} random rankings of eight inputs, ties included.",),
-        "A threshold of one score can be translated into a threshold of the other.",
-        {"same": same},
-    )
+    return "holds" if same == count else "fails", {"same": same}
 
 
 def _sets(score: NDArray[Any]) -> set[tuple[bool, ...]]:
     return {tuple((score <= t).tolist()) for t in np.unique(score)}
 
 
-def coverage(rng: Rng, count: int) -> Check:
+def nested_varphi(rng: Rng, count: int) -> tuple[str, Numbers, Numbers]:
+    def misalignment(p: Population) -> Float:
+        return pop.coverages(p, p.varphi, p.misaligned.astype(float))[1]
+
+    rising = zero = 0
+    for p in mixed(rng, count, 2):
+        risk = misalignment(p)
+        above = np.unique(p.varphi) > 0.5
+        zero += bool((risk[~above] == 0).all())
+        rising += _rises(risk[above]) and _rises(risk, strictly=False)
+    three = sum(not _rises(misalignment(p), strictly=False) for p in mixed(rng, count, 3))
+    probs = np.array([[0.9, 0.05, 0.05], [0.45, 0.55, 0.0], [0.4, 0.3, 0.3]])
+    example = misalignment(Population(np.array([0.5, 0.2, 0.3]), np.tile([0.8, 0.1, 0.1], (3, 1)), probs)).tolist()
+    found = {"rising": rising, "zero_below_half": zero, "falls_with_three_classes": three, "example": example}
+    verdict = "holds in part" if rising == zero == count else "fails"
+    return verdict, found, {"both": _of(min(zero, rising), count)}
+
+
+def coverage(rng: Rng, count: int) -> tuple[str, Numbers, Numbers]:
     worst = 0.0
-    for p in drawn(rng, count, _MANY, 3):
-        score = rng.integers(0, 5, size=_MANY)
+    for p in drawn(rng, count, MANY, 3):
+        score = rng.integers(0, 5, size=MANY)
         for t, mass, risk in zip(np.unique(score), *pop.coverages(p, score, p.phi), strict=True):
             # {prediction} where accepted, all classes elsewhere: the label is inside unless an accepted one is wrong.
             inside = float((p.mass * np.where(score <= t, 1 - p.phi, 1.0)).sum())
             worst = max(worst, abs(inside - (1 - risk * mass)))
-    example = 1 - 0.0231 * 0.370
-    return Check(
-        "coverage",
-        "After Theorem 2.2",
-        "The classifier that answers with the prediction inside the set {s ≤ β} and with all classes outside has "
-        "coverage γ, the risk inside the set.",
-        "fails" if worst < _EPS else "holds in part",
-        (
-            f"Its coverage is 1 − γ·P(s ≤ β), {'to 1e-12 in' if worst < _EPS else 'but not in'} all {count} "
-            f"populations: with a risk γ = 0.0231 inside a set of mass 0.370 it is {example:.4f}, not 0.0231.",
-        ),
-        "P(Y ∈ C) = 1 − γ·P(s ≤ β), between ACC and 1.",
-        {"largest_error": worst, "example": example},
-    )
-
-
-def nested_varphi(rng: Rng, count: int) -> Check:
-    rising = zero = 0
-    for p in _mixed(rng, count, 2):
-        _, risk = pop.coverages(p, p.varphi, p.misaligned.astype(float))
-        above = np.unique(p.varphi) > 0.5
-        zero += bool((risk[~above] == 0).all())
-        rising += _rises(risk[above]) and _rises(risk, strictly=False)
-    three = sum(
-        not _rises(pop.coverages(p, p.varphi, p.misaligned.astype(float))[1], strictly=False)
-        for p in _mixed(rng, count, 3)
-    )
-    example = _three_aligned()
-    _, risks = pop.coverages(example, example.varphi, example.misaligned.astype(float))
-    return Check(
-        "nested_varphi",
-        "Theorem 2.2",
-        "Scores in 𝓔(ϕ) have sub-level sets whose misalignment with the Bayes classifier can be set to any value "
-        "attained, by a strictly increasing threshold.",
-        "holds in part" if rising == zero == count else "fails",
-        (
-            f"Two classes: the misalignment is exactly 0 up to β = ½ and rises strictly above it, in "
-            f"{of(min(zero, rising), count)} populations.",
-            f"Three classes: it falls somewhere in {three} of {count} populations. By hand: ϕ = 0.1 (aligned, mass "
-            f"0.5), 0.55 (misaligned, 0.2), 0.6 (aligned, 0.3) has misalignments "
-            f"{', '.join(f'{risk:.3f}' for risk in risks)}.",
-        ),
-        "For two classes, {ϕ ≤ ½} is exactly the set where the prediction is the Bayes class. With more classes a "
-        "prediction can be right with ϕ above ½, and the sets of ϕ control nothing.",
-        {"rising": rising, "zero_below_half": zero, "falls_with_three_classes": three, "example": risks.tolist()},
-    )
-
-
-def _three_aligned() -> Population:
-    truth = np.array([[0.8, 0.1, 0.1], [0.8, 0.1, 0.1], [0.8, 0.1, 0.1]])
-    probs = np.array([[0.9, 0.05, 0.05], [0.45, 0.55, 0.0], [0.4, 0.3, 0.3]])
-    return Population(np.array([0.5, 0.2, 0.3]), truth, probs)
+    found = {"largest_error": worst, "example": 1 - 0.0231 * 0.370}
+    exact = worst < _EPS
+    return "fails" if exact else "holds in part", found, {"exactly": "to 1e-12 in" if exact else "but not in"}
 
 
 # ---- what maximises the metrics --------------------------------------------------------------------------------
 
 
-def uq_auc(rng: Rng, count: int) -> Check:
+def _maximised(
+    rng: Rng, count: int, metric: Callable[[Population, NDArray[Any]], Float], of: Callable[[Population], Any]
+) -> Numbers:
+    """In how many populations a truth attains the maximum, how often alone, and how far the formula of its loss is off.
+
+    `of` gives the truth and the chances that the formula is made of.
+    """
     ranks = pop.orderings(_POINTS)
     best = alone = 0
     worst = 0.0
     for p in drawn(rng, count, _POINTS, 2):
-        found, top = pop.auc(p, ranks), float(pop.auc(p, p.phi))
+        true, below = of(p)
+        found, top = metric(p, ranks), float(metric(p, true))
         best += bool(found.max() <= top + _EPS)
         alone += int((found >= top - _EPS).sum()) == 1
-        worst = max(worst, float(np.abs(top - found - pop.regret(p, p.mistakes(), p.phi, ranks)).max()))
+        worst = max(worst, float(np.abs(top - found - pop.regret(p, below, true, ranks)).max()))
+    return {"best": best, "alone": alone, "regret_error": worst}
+
+
+def _equal(error: float) -> Numbers:
+    return {"equal": "equal to 1e-12" if error < _EPS else "not equal"}
+
+
+def uq_auc(rng: Rng, count: int) -> tuple[str, Numbers, Numbers]:
+    found = _maximised(rng, count, pop.auc, lambda p: (p.phi, p.mistakes()))
     tied = 0
     for p in drawn(rng, count, _POINTS, 2):
         p.truth[1], p.probs[1] = p.truth[0], p.probs[0]  # two inputs with one φ
-        found = pop.auc(p, ranks)
-        tied += int((found >= found.max() - _EPS).sum()) == 3
+        values = pop.auc(p, pop.orderings(_POINTS))
+        tied += int((values >= values.max() - _EPS).sum()) == 3
     perfect = float(pop.auc(two_classes([0.25] * 4, [0.0, 0.0, 1.0, 1.0]), np.array([0.1, 0.2, 0.7, 0.9])))
-    return Check(
-        "uq_auc",
-        "Theorem 2.3",
-        "A score maximises UQ-AUC if and only if it is in 𝓔(φ).",
-        "holds in part" if best == count and worst < _EPS else "fails",
-        (
-            f"φ attains the maximum over all 541 rankings in {of(best, count)} populations, and is the only ranking "
-            f"to do so in {of(alone, count)} (no two inputs share a φ there).",
-            f"“Only if” fails where φ has ties: with two inputs of equal φ, ranking them either way is as good as "
-            f"tying them, in {of(tied, count)} populations. By hand: φ ∈ {{0, 1}} and s = (0.1, 0.2, 0.7, 0.9) has "
-            f"UQ-AUC {perfect:.0f} and is not in 𝓔(φ).",
-            f"The loss against the maximum is E|φ − φ'|·(discordant + tied/2) / (2·ACC·(1 − ACC)): "
-            f"{'equal to 1e-12' if worst < _EPS else 'not equal'} for all rankings of all populations.",
-        ),
-        "A score is optimal if and only if P((φ − φ')(s − s') ≤ 0, φ ≠ φ') = 0: it must keep φ's order and may break "
-        "its ties.",
-        {"best": best, "alone": alone, "regret_error": worst, "tied_refinements": tied, "example": perfect},
-    )
+    verdict = "holds in part" if found["best"] == count and found["regret_error"] < _EPS else "fails"
+    return verdict, found | {"tied_refinements": tied, "example": perfect}, _equal(found["regret_error"])
 
 
-def literal(rng: Rng, count: int) -> Check:
+def literal(rng: Rng, count: int) -> tuple[str, Numbers]:
     ones = 0
     for p in drawn(rng, count, _POINTS, 2):
         ones += abs(_as_typed(p.phi, p.mass, np.zeros(_POINTS)) - 1) < _EPS
     # A perfect score without ties at ACC = 0.9, as many steps as needed: (0.81/2 + 0.09 + 0.01/2) / 0.91.
-    perfect = (0.81 / 2 + 0.09 + 0.01 / 2) / 0.91
-    return Check(
-        "literal",
-        "Equations (UQ-AUC), (UQ-C-index)",
-        "UQ-AUC = P(s ≤ s' given mis ≤ mis'), with ≤ on both sides.",
-        "fails",
-        (
-            f"Taken literally a constant score gets 1, the maximum, in {of(ones, count)} populations, and a perfect "
-            f"score without ties {perfect:.3f} at an accuracy of 0.9.",
-        ),
-        "What the proofs use, and this library computes: pairs with mis < mis' (Δ < Δ'), tied scores counted as half. "
-        "It matters for UQ-C-index too, where a saturated softmax ties Δ.",
-        {"constant_gets_one": ones, "perfect": perfect},
-    )
+    return "fails", {"constant_gets_one": int(ones), "perfect": (0.81 / 2 + 0.09 + 0.01 / 2) / 0.91}
 
 
 def _as_typed(phi: Float, mass: Float, score: Float) -> float:
@@ -231,102 +177,9 @@ def _as_typed(phi: Float, mass: Float, score: Float) -> float:
     return float((pairs * (score[:, None] <= score[None, :])).sum() / pairs.sum())
 
 
-def uq_c_index(rng: Rng, count: int) -> Check:
-    ranks = pop.orderings(_POINTS)
-    best = alone = 0
-    worst = 0.0
-    for p in drawn(rng, count, _POINTS, 2):
-        found, top = pop.c_index(p, ranks), float(pop.c_index(p, p.varphi))
-        best += bool(found.max() <= top + _EPS)
-        alone += int((found >= top - _EPS).sum()) == 1
-        worst = max(worst, float(np.abs(top - found - pop.regret(p, p.gaps(), p.varphi, ranks)).max()))
-    even = Population(np.array([0.5, 0.5]), np.array([[0.5, 0.5], [0.5, 0.5]]), np.array([[0.7, 0.3], [0.6, 0.4]]))
-    undecided = pop.c_index(even, pop.orderings(2))
-    return Check(
-        "uq_c_index",
-        "Theorem 2.5, two classes",
-        "A score maximises UQ-C-index if and only if it is in 𝓔(ϕ).",
-        "holds" if best == alone == count and worst < _EPS else "fails",
-        (
-            f"ϕ attains the maximum over all 541 rankings in {of(best, count)} populations and is the only ranking to "
-            f"do so in {of(alone, count)}.",
-            f"The loss against the maximum is E|ρ⁺ − ρ⁻|·(discordant + tied/2) / (2·P(Δ < Δ')), with ρ± the chances "
-            f"that Δ is above or below Δ': {'equal to 1e-12' if worst < _EPS else 'not equal'} for all rankings, where "
-            f"Δ has no ties.",
-            f"It needs P(φ = ½) = 0: where both classes are equally likely every ranking gets "
-            f"{undecided.min():.1f}, and ϕ depends on which class is called the Bayes class.",
-            "The proof's last display has its inequality reversed (ϕ itself is right), and what it calls the "
-            "contraposition is the converse.",
-        ),
-        "For two classes without ties in Δ, ordering by ϕ is best.",
-        {"best": best, "alone": alone, "regret_error": worst, "even": undecided.tolist()},
-    )
-
-
-def many_classes(rng: Rng, count: int) -> Check:
-    ranks = pop.orderings(4)
-    shares: dict[str, float] = {}
-    gaps: dict[str, float] = {}
-    for kind, noise, classes in (
-        *((f"unrelated_{k}", None, k) for k in (3, 5, 10)),
-        *((f"noisy_{k}", 0.5, k) for k in (3, 10)),
-    ):
-        lost = [
-            float(pop.c_index(p, ranks).max() - pop.c_index(p, p.varphi)) for p in drawn(rng, count, 4, classes, noise)
-        ]
-        shares[kind], gaps[kind] = sum(gap > _EPS for gap in lost) / count, max(lost)
-    p = Population(
-        np.array([0.5, 0.5]),
-        np.array([[0.55, 0.0, 0.45], [0.55, 0.45, 0.0]]),
-        np.array([[0.50, 0.48, 0.02], [0.45, 0.55, 0.0]]),
-    )
-    forward, back = float(pop.c_index(p, p.varphi)), float(pop.c_index(p, -p.varphi))
-    dice = Population(np.full(3, 1 / 3), np.full((3, 3), 1 / 3), np.array([[2, 7, 6], [4, 3, 8], [9, 5, 1]]) / 15)
-    circle = [float(dice.gaps()[(i + 1) % 3, i]) for i in range(3)]  # P(the next has the smaller Δ)
-    return Check(
-        "many_classes",
-        "Theorem 2.5, more classes",
-        "The same with any number of classes, as the theorem is worded (its proof has two, the images 10 and 1000).",
-        "fails",
-        (
-            f"Three classes, two inputs of equal mass: truths (0.55, 0, 0.45) and (0.55, 0.45, 0), predictions (0.50, "
-            f"0.48, 0.02) and (0.45, 0.55, 0). ϕ gets {forward:.3f}, the opposite order {back:.3f}.",
-            f"With predictions unrelated to the truth (four inputs) ϕ is not optimal in {shares['unrelated_3']:.0%}, "
-            f"{shares['unrelated_5']:.0%} and {shares['unrelated_10']:.0%} of the populations with 3, 5 and 10 "
-            f"classes; it loses up to {max(gaps.values()):.2f}.",
-            f"With predictions near the truth and a Bayes class above ½ it is not optimal in {shares['noisy_3']:.1%} "
-            f"(3 classes) and {shares['noisy_10']:.1%} (10 classes).",
-            f"The best order of two inputs can even be a circle: with predictions (2, 7, 6)/15, (4, 3, 8)/15 and "
-            f"(9, 5, 1)/15 and even truths, each has the larger Δ than the next with probability {min(circle):.4f} = "
-            f"5/9. No score follows a circle.",
-            "“No atom” in the law of the predictions does not make their coordinates distinct when there are three.",
-        ),
-        "The direct UQ-C-index of more than two classes has no optimality theorem; one class against the rest does "
-        "(`one_vs_rest`, decision at ½). For decent models the harm is small.",
-        {"varphi": forward, "reversed": back, "not_optimal": shares, "largest_loss": gaps, "circle": circle},
-    )
-
-
-# ---- dominance -------------------------------------------------------------------------------------------------
-
-
-def phi_optimal(rng: Rng, count: int) -> Check:
-    largest = sum(_largest(p, p.phi, p.phi) for p in drawn(rng, count, _MANY, 2))
-    return Check(
-        "phi_optimal",
-        "Theorem 2.4",
-        "No score that keeps a prescribed risk dominates φ: none accepts a larger set at every risk.",
-        "holds in part" if largest == count else "fails",
-        (
-            "As typed it says nothing: the set that must have positive measure takes {s ≤ ψ} away from a set that "
-            "contains it, which leaves nothing. The proof also drops the density of the score given a mistake.",
-            f"What was meant is true and more: among all 255 sets of eight inputs, {{φ ≤ t}} has the largest mass of "
-            f"those with no more risk, for every t, in {of(largest, count)} populations.",
-        ),
-        "At every risk that φ attains, {φ ≤ t} is the largest set of inputs with that risk: on B ∖ {φ ≤ t} the chance "
-        "of a mistake exceeds t ≥ γ, so a larger set B has a larger risk.",
-        {"largest": largest},
-    )
+def phi_optimal(rng: Rng, count: int) -> tuple[str, Numbers]:
+    largest = sum(_largest(p, p.phi, p.phi) for p in drawn(rng, count, MANY, 2))
+    return "holds in part" if largest == count else "fails", {"largest": largest}
 
 
 def _largest(p: Population, score: Float, bad: Float, least: float = -np.inf) -> bool:
@@ -340,44 +193,153 @@ def _largest(p: Population, score: Float, bad: Float, least: float = -np.inf) ->
     return True
 
 
-def varphi_optimal(rng: Rng, count: int) -> Check:
+def uq_c_index(rng: Rng, count: int) -> tuple[str, Numbers, Numbers]:
+    found = _maximised(rng, count, pop.c_index, lambda p: (p.varphi, p.gaps()))
+    even = Population(np.array([0.5, 0.5]), np.array([[0.5, 0.5], [0.5, 0.5]]), np.array([[0.7, 0.3], [0.6, 0.4]]))
+    holds = found["best"] == found["alone"] == count and found["regret_error"] < _EPS
+    found["even"] = pop.c_index(even, pop.orderings(2)).tolist()
+    return "holds" if holds else "fails", found, _equal(found["regret_error"])
+
+
+def many_classes(rng: Rng, count: int) -> tuple[str, Numbers, Numbers]:
+    ranks = pop.orderings(4)
+    shares: dict[str, float] = {}
+    gaps: dict[str, float] = {}
+    for kind, noise, classes in (
+        *((f"unrelated_{k}", None, k) for k in (3, 5, 10)),
+        *((f"noisy_{k}", 0.5, k) for k in (3, 10)),
+    ):
+        lost = [
+            float(pop.c_index(p, ranks).max() - pop.c_index(p, p.varphi)) for p in drawn(rng, count, 4, classes, noise)
+        ]
+        shares[kind], gaps[kind] = sum(gap > _EPS for gap in lost) / count, max(lost)
+    truth, probs = [[0.55, 0.0, 0.45], [0.55, 0.45, 0.0]], [[0.50, 0.48, 0.02], [0.45, 0.55, 0.0]]
+    p = Population(np.array([0.5, 0.5]), np.array(truth), np.array(probs))
+    dice = Population(np.full(3, 1 / 3), np.full((3, 3), 1 / 3), np.array([[2, 7, 6], [4, 3, 8], [9, 5, 1]]) / 15)
+    found = {"varphi": float(pop.c_index(p, p.varphi)), "reversed": float(pop.c_index(p, -p.varphi))}
+    found |= {"not_optimal": shares, "largest_loss": gaps}  # type: ignore[dict-item]
+    circle = [float(dice.gaps()[(i + 1) % 3, i]) for i in range(3)]  # P(the next has the smaller Δ)
+    return "fails", found | {"circle": circle}, {"most": max(gaps.values())}
+
+
+def varphi_optimal(rng: Rng, count: int) -> tuple[str, Numbers]:
+    def largest_of(p: Population) -> bool:
+        return _largest(p, p.varphi, p.misaligned.astype(float), least=p.varphi[p.misaligned].min())
+
     largest = any_score = 0
-    for p in _mixed(rng, count, 2):
+    for p in mixed(rng, count, 2):
         bad = p.misaligned.astype(float)
-        largest += _largest(p, p.varphi, bad, least=p.varphi[p.misaligned].min())
-        any_score += _largest(p, bad + 0.5 * bad * rng.random(_MANY), bad)
-    three = sum(
-        not _largest(p, p.varphi, p.misaligned.astype(float), least=p.varphi[p.misaligned].min())
-        for p in _mixed(rng, count, 3)
-    )
-    return Check(
-        "varphi_optimal",
-        "Theorem 2.6",
-        "No score that keeps a prescribed misalignment dominates ϕ.",
-        "holds in part" if largest == any_score == count else "fails",
-        (
-            "As typed it says nothing, as Theorem 2.4; and its re-indexing has no inverse where the misalignment is 0, "
-            "on all of {ϕ ≤ ½}; a law without atoms may still have a distribution function with jumps.",
-            f"What was meant, two classes: wherever {{ϕ ≤ t}} holds a misaligned input it is the largest set with no "
-            f"more misalignment, in {of(largest, count)} populations. So are the sets of any score that puts all "
-            f"aligned inputs before all misaligned ones ({of(any_score, count)}): ϕ is not special.",
-            "Three classes: it fails in the example of Theorem 2.2, where {ϕ ≤ 0.55} has mass 0.7 and misalignment "
-            f"0.286, all inputs mass 1 and 0.200; and in {three} of {count} random populations.",
-        ),
-        "For two classes every score that separates aligned from misaligned inputs is optimal.",
-        {"largest": largest, "separating_scores": any_score, "three_classes_fail": three},
-    )
+        largest += largest_of(p)
+        any_score += _largest(p, bad + 0.5 * bad * rng.random(MANY), bad)
+    three = sum(not largest_of(p) for p in mixed(rng, count, 3))
+    found = {"largest": largest, "separating_scores": any_score, "three_classes_fail": three}
+    return "holds in part" if largest == any_score == count else "fails", found
 
 
-THEOREMS: tuple[Callable[[Rng, int], Check], ...] = (
-    nested_phi,
-    equal_sets,
-    nested_varphi,
-    coverage,
-    uq_auc,
-    literal,
-    phi_optimal,
-    uq_c_index,
-    many_classes,
-    varphi_optimal,
-)
+# ---- other metrics, scaling, the table ---------------------------------------------------------------------------
+
+
+def self_reference(rng: Rng, _: int) -> tuple[str, Numbers]:
+    # φ ~ Beta(1, 9) and a confidence that is pure noise. E|φ − φ'| = 2∫F(1 − F) = 2·(1/10 − 1/19).
+    e, spread = 0.1, 2 * (1 / 10 - 1 / 19)
+    auc = 0.5 + spread / (4 * e * (1 - e))
+    exact = {"auc": 0.5, "c_index": 1 - e, "phi_auc": auc, "phi_c_index": 0.5 + 2 * e * (1 - e) * (auc - 0.5)}
+    n = 20_000
+    phi, top = rng.beta(1, 9, size=n), rng.uniform(0.5, 1, size=n)
+    error = (rng.random(n) < phi).astype(np.uint8)
+    gap = np.where(error == 1, top, 1 - top)
+    seen = {"auc": metrics.uq_auc(1 - top, error), "c_index": metrics.uq_c_index(1 - top, gap)}
+    seen |= {"phi_auc": metrics.uq_auc(phi, error), "phi_c_index": metrics.uq_c_index(phi, gap)}
+    return "holds in part", {"exact": exact, "seen": seen}
+
+
+def lemma(rng: Rng, count: int) -> tuple[str, Numbers, Numbers]:
+    worst = 0.0
+    ranks = pop.orderings(_POINTS)
+    for p in drawn(rng, count, _POINTS, 2):
+        formula = p.error**2 + 2 * (1 - pop.auc(p, ranks)) * p.error * (1 - p.error)
+        worst = max(worst, float(np.abs(pop.g_auc(p, ranks) - formula).max()))
+    total = twice = h_equal = geifman = 0
+    for n in range(2, 10):
+        for bits in itertools.product((0, 1), repeat=n):
+            if not 0 < sum(bits) < n:
+                continue
+            order, error = np.arange(n), np.array(bits, dtype=np.uint8)
+            rate, auc = float(error.mean()), metrics.uq_auc(order, error)
+            formula_g = rate**2 + 2 * (1 - auc) * rate * (1 - rate)
+            total += 1
+            twice += abs(2 * metrics.augrc(order, error) - formula_g) < _EPS
+            h_equal += abs(metrics.h_auc(order, error) - auc * rate * (1 - rate)) < _EPS
+            geifman += abs(metrics.aurc(order, error) - formula_g) < _EPS
+    found = {"formula_error": worst, "rankings": total, "augrc": twice, "h_auc": h_equal, "aurc": geifman}
+    words = {
+        "exactly": "to 1e-12" if worst < _EPS else "not",
+        "twice": _of(twice, total),
+        "h_equal": _of(h_equal, total),
+    }
+    return "holds in part" if worst < _EPS and twice == h_equal == total else "fails", found, words
+
+
+def aurc(rng: Rng, count: int) -> tuple[str, Numbers]:
+    ranks = pop.orderings(_POINTS)
+    tried = drawn(rng, count, _POINTS, 2)
+    best = sum(bool(pop.aurc(p, p.phi) <= pop.aurc(p, ranks).min() + _EPS) for p in tried)
+    rows = {f"{n}: {a}, {b}": _sample(n, (a, b)) for n, a, b in ((4, 1, 4), (4, 2, 3), (5, 1, 5), (5, 2, 3))}
+    pairs, inverted = _inversions(7, 3)
+    a, b = two_classes([0.05, 0.85, 0.10], [0.30, 0.0, 0.55]), two_classes([0.3, 0.7], [0.0, 0.1])
+    whole = [(float(pop.auc(p, np.arange(len(p.mass)))), float(pop.aurc(p, np.arange(len(p.mass))))) for p in (a, b)]
+    found = {"rankings": rows, "pairs": pairs, "inverted": inverted, "populations": whole, "phi_is_best": best}
+    return "fails" if inverted else "holds", found
+
+
+def _sample(n: int, wrong: tuple[int, ...]) -> tuple[float, float]:
+    """UQ-AUC and AURC of n rows in the score's order, with mistakes at these ranks (from 1)."""
+    order = np.arange(1, n + 1)
+    error = np.isin(order, wrong).astype(np.uint8)
+    return metrics.uq_auc(order, error), metrics.aurc(order, error)
+
+
+def _inversions(n: int, wrong: int) -> tuple[int, int]:
+    values = np.array([_sample(n, chosen) for chosen in itertools.combinations(range(1, n + 1), wrong)])
+    i, j = np.triu_indices(len(values), 1)
+    auc, area = (values[i] - values[j]).T
+    return len(i), int(((auc * area > _EPS) & (np.abs(auc) > _EPS)).sum())  # a better UQ-AUC with a larger AURC
+
+
+def h_auc(_: Rng, __: int) -> tuple[str, Numbers]:
+    worse, better = 0.95 * 0.05 * 0.95, 0.6 * 0.4 * 0.6
+    return "fails" if better > worse else "holds", {"good": worse, "bad": better}
+
+
+def temperature(rng: Rng, _: int) -> tuple[str, Numbers, Numbers]:
+    logits = np.array([[2.0, 0.0, 0.0], [3.0, 2.0, -10.0]])
+    tops = {str(t): softmax(logits / t).max(axis=1).tolist() for t in (1, 3)}
+    z, labels = ten_classes(rng, 20_000)
+    error = (z.argmax(axis=1) != labels).astype(np.uint8)
+    aucs = {str(t): metrics.uq_auc(scores.entropy(softmax(z / t)), error) for t in (0.5, 1, 2, 5)}
+    turned = (tops["1"][0] - tops["1"][1]) * (tops["3"][0] - tops["3"][1]) < 0
+    words = {"tops": [*tops["1"], *tops["3"]], "aucs": list(aucs.values())}
+    return "holds in part" if turned else "holds", {"top": tops, "ten_classes": aucs}, words
+
+
+def table(_: Rng, __: int) -> tuple[str, Numbers, Numbers]:
+    printed = [("Synth.", row) for row in GRID["paper"]] + [
+        ("CIFAR10-H", row) for row in read_table("human/paper.toml")["cifar10h"]["printed"]
+    ]
+    rows = [{"dataset": name, "r": row["r"]} | _implied(row["low"], row["high"]) for name, row in printed]
+    odd = next(row["centre"] for row in rows if row["r"] == -0.0004)
+    toy = [row["n"] for row in rows if row["dataset"] == "Synth." and row["r"] != 0.9344]
+    cifar = [row["n"] for row in rows if row["dataset"] == "CIFAR10-H"]
+    mended = _implied(0.92, 0.9463)["centre"]
+    words = {"odd": abs(100 * odd), "mended_percent": 100 * mended}
+    words |= {"toy": [min(toy), max(toy)], "cifar": [min(cifar), max(cifar)]}
+    return "holds in part", {"rows": rows, "mended": mended}, words
+
+
+def _implied(low: float, high: float) -> dict[str, float]:
+    """Centre of a Fisher interval, and how many models have one so wide."""
+    a, b = math.atanh(low), math.atanh(high)
+    return {"centre": math.tanh((a + b) / 2), "n": 3 + (2 * 1.959964 / (b - a)) ** 2}
+
+
+CLAIMS: list[dict[str, Any]] = read_table("theorems/claims.toml")["claims"]

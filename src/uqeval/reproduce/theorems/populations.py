@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from uqeval._check import Float, Int
 
 __all__ = [
+    "MANY",
     "Population",
     "auc",
     "aurc",
@@ -23,11 +24,16 @@ __all__ = [
     "coverages",
     "credits",
     "draw",
+    "drawn",
     "g_auc",
+    "mixed",
     "orderings",
     "regret",
     "subsets",
+    "two_classes",
 ]
+
+MANY = 8  # inputs of a population whose 255 sets are all tried
 
 
 class Population(NamedTuple):
@@ -83,6 +89,30 @@ def draw(rng: np.random.Generator, points: int, classes: int, noise: float | Non
         probs = truth * np.exp(noise * rng.normal(size=truth.shape))
         probs /= probs.sum(axis=1, keepdims=True)
     return Population(mass, truth, probs)
+
+
+def two_classes(mass: list[float], phi: list[float]) -> Population:
+    """A population with these chances of a mistake; the prediction is class 0 throughout."""
+    wrong = np.array(phi)
+    truth = np.column_stack([1 - wrong, wrong])
+    return Population(np.array(mass), truth, np.tile([0.9, 0.1], (len(phi), 1)))
+
+
+def drawn(
+    rng: np.random.Generator, count: int, points: int, classes: int, noise: float | None = None
+) -> list[Population]:
+    """So many random populations."""
+    return [draw(rng, points, classes, noise) for _ in range(count)]
+
+
+def mixed(rng: np.random.Generator, count: int, classes: int) -> list[Population]:
+    """Populations with aligned and misaligned inputs: the others have one value of misalignment and nothing to show."""
+    found: list[Population] = []
+    while len(found) < count:
+        p = draw(rng, MANY, classes)
+        if 0 < p.misaligned.sum() < MANY:
+            found.append(p)
+    return found
 
 
 @lru_cache

@@ -1,69 +1,56 @@
 """The paper's theorems, tried on random finite populations: which hold, which fail, and what is true instead.
 
-The claims and their checks are in `claims` and `claims_metrics`; here they are run, put into words and written.
+The claims and their checks are in `claims`; here they are run, put into words and published.
 """
 
 from __future__ import annotations
 
-import json
 import textwrap
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from uqeval._check import Progress
 from uqeval._errors import InputError
-from uqeval._result import strict, to_frame
-from uqeval.reproduce.study import write_whole
+from uqeval._result import Grid
+from uqeval.pages.builder import build
+from uqeval.reproduce.packaged import read_table
+from uqeval.reproduce.page import Makers, Page
+from uqeval.reproduce.study import Publishable, Timing, check_natural
+from uqeval.reproduce.theorems.claims import CLAIMS, Check, check
 
 __all__ = ["Check", "Theorems", "theorems"]
 
-Progress = Callable[[int, int], None]
+_WORDS = read_table("words.toml")["theorems"]
 VERDICTS = ("holds", "holds in part", "fails")
 
 
 @dataclass(frozen=True)
-class Check:
-    """One claim of the paper and what became of it."""
+class Theorems(Publishable):
+    """All checks; `publish` leaves them in a folder."""
 
-    name: str
-    where: str  # in the paper
-    claim: str
-    verdict: str  # "holds", "holds in part" or "fails"
-    found: tuple[str, ...]  # in words, with the numbers that matter
-    truth: str  # what may be relied on
-    numbers: dict[str, Any] = field(repr=False)
-
-
-@dataclass(frozen=True)
-class Theorems:
-    """All checks; `write` puts them into a folder."""
-
-    seed: int
-    populations: int
+    study: str = field(default="theorems", kw_only=True)
+    settings: dict[str, Any]
     checks: tuple[Check, ...] = field(repr=False)
+    timing: Timing = field(default_factory=Timing, repr=False, compare=False)
 
     def __getitem__(self, name: str) -> Check:
-        for check in self.checks:
-            if check.name == name:
-                return check
+        for one in self.checks:
+            if one.name == name:
+                return one
         raise InputError(f"There is no check {name!r}. Known: {', '.join(check.name for check in self.checks)}.")
 
-    def to_dict(self) -> dict[str, Any]:
-        """The stable JSON shape."""
-        rows = [
-            {"name": c.name, "where": c.where, "claim": c.claim, "verdict": c.verdict}
-            | {"found": list(c.found), "truth": c.truth, "numbers": c.numbers}
-            for c in self.checks
-        ]
-        return {"study": "theorems", "settings": {"seed": self.seed, "populations": self.populations}, "checks": rows}
+    def frame_rows(self) -> list[dict[str, Any]]:
+        """A row per check."""
+        return [{key: getattr(c, key) for key in ("name", "where", "claim", "verdict")} for c in self.checks]
 
-    def to_frame(self, kind: str | None = None) -> Any:
-        """A row per check: see `Result.to_frame` for `kind`."""
-        rows = [{"name": c.name, "where": c.where, "claim": c.claim, "verdict": c.verdict} for c in self.checks]
-        return to_frame(rows, kind)
+    def grid(self) -> Grid:
+        """A line per claim."""
+        rows = [[c.where, c.claim, c.verdict] for c in self.checks]
+        return Grid(["in the paper", "claim", "verdict"], rows, self.headline())
 
     def headline(self) -> str:
         """How many claims hold."""
@@ -73,26 +60,27 @@ class Theorems:
 
     def markdown(self) -> str:
         """The page of the documentation."""
-        rows = [f"| [{c.where}](#{_anchor(c)}) | {c.claim} | **{c.verdict}** |" for c in self.checks]
-        parts = [
-            "# What of the paper's theory holds",
-            _INTRODUCTION.format(headline=self.headline(), populations=self.populations, seed=self.seed),
-            "\n".join(["| in the paper | claim | |", "|---|---|---|", *rows]),
-        ]
-        for c in self.checks:
-            lines = [f"({_anchor(c)})=", "", f"## {c.where}: {c.verdict}", "", f"> {c.claim}", ""]
-            lines += [f"- {words}" for words in c.found]
-            lines += ["", f"**What may be relied on.** {c.truth}"]
-            parts.append("\n".join(lines))
-        return "\n\n".join(parts) + "\n"
+        return build("theorems.md.j2", study=self, method=_WORDS["method"].format(**self.settings), words=_WORDS)
 
-    def write(self, folder: str | Path) -> Path:
-        """`theorems.md` and `theorems.json`, each written whole."""
-        target = Path(folder)
-        target.mkdir(parents=True, exist_ok=True)
-        write_whole(target / "theorems.md", self.markdown())
-        write_whole(target / "theorems.json", json.dumps(strict(self.to_dict()), indent=1, allow_nan=False) + "\n")
-        return target
+    def figures(self, progress: Progress | None = None) -> Makers:
+        """What draws its figure."""
+        from uqeval.reproduce.theorems.figures import not_optimal  # altair takes a second to load
+
+        return {"not_optimal": lambda: not_optimal(self["many_classes"].numbers, self.settings["populations"])}
+
+    def page(self) -> Page:
+        """What its page says."""
+        return Page(
+            title="What of the paper's theory holds",
+            lead=f"{self.headline()} {_WORDS['lead']}",
+            facts=[(name, str(value)) for name, value in self.settings.items()],
+            short=[],
+            tables=[self.grid()._replace(caption="All claims")],
+            notes=[_WORDS["method"].format(**self.settings)],
+            settings=[(name, str(value)) for name, value in self.settings.items()],
+            texts=_WORDS["figures"],
+            claims=self.checks,
+        )
 
     def __str__(self) -> str:
         lines = [self.headline()]
@@ -101,28 +89,9 @@ class Theorems:
             lines += textwrap.wrap(c.claim, 100, initial_indent="  ", subsequent_indent="  ")
         return "\n".join(lines)
 
-    def _repr_html_(self) -> str:
-        import html
-
-        return f"<pre>{html.escape(str(self))}</pre>"
-
-
-def _anchor(check: Check) -> str:
-    return f"theorems-{check.name.replace('_', '-')}"
-
-
-_INTRODUCTION = """\
-The paper is Pignet, Regniez and Klein, *Legitimate ground-truth-free metrics for deep uncertainty classification
-scoring*, AISTATS 2025. {headline}
-
-φ is the chance that the prediction is wrong, ϕ the probability that the model gives to all but the Bayes class (the
-most probable one), Δ the probability that it gives to all but the observed class; 𝓔 stands for the scores that order
-inputs as φ or ϕ do.
-
-Each claim is tried on {populations} random finite populations (seed {seed}): a few inputs whose masses, true label
-distributions and predicted probabilities are known, so that every metric is exact and a maximum is found by trying
-all rankings, ties included (541 of five inputs). Where a claim fails, a counter-example is given that can be checked
-by hand. This page is what `uqeval reproduce theorems` writes."""
+    def view(self) -> Iterator[str | Grid]:
+        """The table."""
+        yield self.grid()
 
 
 def theorems(
@@ -133,13 +102,13 @@ def theorems(
     Parameters
     ----------
     out : path, optional
-        Folder for ``theorems.md`` and ``theorems.json``; nothing is written without it.
+        Folder for tables, figure and page; nothing is written without it.
     seed : int
         One seed, one result.
     populations : int
         How many random populations each claim is tried on.
-    progress : callable(done, total), optional
-        Called after every check.
+    progress : callable(stage, done, total), optional
+        Called after every check and every figure.
 
     Returns
     -------
@@ -152,19 +121,14 @@ def theorems(
     >>> result["nested_phi"].verdict, result["aurc"].verdict
     ('holds', 'fails')
     """
-    for name, value, least in (("seed", seed, 0), ("populations", populations, 1)):
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-            raise InputError(f"`{name}` must be an int ≥ {least}; it is {value!r}.")
-    from uqeval.reproduce.theorems.claims import THEOREMS
-    from uqeval.reproduce.theorems.claims_metrics import METRICS
-
-    claims = (*THEOREMS, *METRICS)
-    found = []
-    for k, claim in enumerate(claims):
-        found.append(claim(np.random.default_rng([int(seed), k]), int(populations)))
-        if progress is not None:
-            progress(k + 1, len(claims))
-    result = Theorems(int(seed), int(populations), tuple(found))
+    settings = {"seed": check_natural("seed", seed, 0), "populations": check_natural("populations", populations, 1)}
+    found, timing = [], Timing()
+    with timing.stage("checks", progress) as tell:
+        for k, words in enumerate(CLAIMS):
+            rng = np.random.default_rng([settings["seed"], k])
+            found.append(check(words, rng, settings["populations"]))
+            tell(k + 1, len(CLAIMS))
+    result = Theorems(settings, tuple(found), timing)
     if out is not None:
-        result.write(out)
+        result.publish(out, progress=progress)
     return result

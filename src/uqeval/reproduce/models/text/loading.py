@@ -1,4 +1,4 @@
-"""Reads a language model for `text_scorers`: from a folder, the cache of Hugging Face, or the network.
+"""Reads a language model for `scorers`: from a folder, the cache of Hugging Face, or the network.
 
 Safetensors alone, never pickled weights; no code of the repository is run.
 """
@@ -19,7 +19,7 @@ from uqeval.reproduce.logits.file import hash_file
 from uqeval.reproduce.models.text.models import TextModel, folder_of
 from uqeval.reproduce.models.text.scorers import Embedding, Entailment, Function, Likelihood, Scorer
 
-__all__ = ["NoNetwork", "load_scorer", "torch_device", "weights_key"]
+__all__ = ["NoNetwork", "load_scorer", "weights_key"]
 
 # Positions of these start after the padding index, so two of the stated ones cannot be used.
 _SHIFTED = {"roberta", "xlm-roberta", "camembert", "mpnet", "xlm-roberta-xl"}
@@ -53,22 +53,6 @@ def weights_key(model: TextModel) -> dict[str, Any]:
     return {"files": hashlib.sha256(text.encode()).hexdigest()}
 
 
-def torch_device(device: Any = None) -> Any:
-    """The torch device: a GPU where there is one, unless said otherwise."""
-    try:
-        import torch
-    except ImportError:
-        raise MissingExtra("zero-shot classification", "torch", "text") from None
-    if device is None or device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        return torch.device(device)
-    except (RuntimeError, TypeError) as error:
-        raise InputError(
-            f"`device` is {device!r}, which torch does not know ({error}). Use auto, cpu or cuda."
-        ) from None
-
-
 def _loaded(model: TextModel, device: Any, precision: str | None, download: bool) -> Scorer:
     if model.kind == "function":
         return Function(model.target)
@@ -95,7 +79,7 @@ def _pair(model: TextModel, loader: str, download: bool) -> tuple[Any, Any]:
         network, tokenizer = model.target
         return network, tokenizer
     try:
-        import transformers
+        import transformers  # an extra
     except ImportError:
         raise MissingExtra(f"the model {model.name}", "transformers", "text") from None
     tokenizer = _fetched(transformers.AutoTokenizer.from_pretrained, model, download)
@@ -111,7 +95,7 @@ def _pair(model: TextModel, loader: str, download: bool) -> tuple[Any, Any]:
 
 
 def _sentence_transformer(model: TextModel, device: Any, precision: str | None, download: bool) -> Scorer:
-    from sentence_transformers import SentenceTransformer
+    from sentence_transformers import SentenceTransformer  # an extra
 
     network = _fetched(SentenceTransformer, model, download, device=str(device), model_kwargs={"use_safetensors": True})
     network, used = _placed(network, device, precision)
@@ -135,7 +119,7 @@ def _encoder_of(network: Any) -> Embedding:
 
 
 def _mean_pooling(network: Any, tokenizer: Any, model: TextModel, device: Any, precision: str | None) -> Scorer:
-    import torch
+    import torch  # an extra
 
     folder = None if model.live else folder_of(model.target)
     if not model.live and not _plain_mean(folder):
@@ -182,7 +166,7 @@ def _plain_mean(folder: Path | None) -> bool:
 
 def _has_sentence_transformers() -> bool:
     try:
-        import sentence_transformers  # noqa: F401
+        import sentence_transformers  # noqa: F401 (an extra)
     except ImportError:
         return False
     return True
@@ -230,7 +214,7 @@ def _cache() -> str:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    from transformers.utils import logging as log
+    from transformers.utils import logging as log  # an extra
 
     logging: Any = log  # some of its functions have no types
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
@@ -246,7 +230,7 @@ def _quiet() -> Iterator[None]:
 
 def _placed(network: Any, device: Any, precision: str | None) -> tuple[Any, str]:
     """The network on its device, ready to predict: float32 on a CPU, 16 bits on a GPU unless said otherwise."""
-    import torch
+    import torch  # an extra
 
     config = getattr(network, "config", None)
     kind = getattr(config if config is not None else getattr(network[0], "config", None), "model_type", "")

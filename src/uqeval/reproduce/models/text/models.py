@@ -1,6 +1,6 @@
 """Which language models classify the messages of OASST2, and how each is asked.
 
-The paper names its models without saying which repository they come from; `PAPER_MODELS` is our reading of that list.
+The paper names its models without saying which repository they come from; `models.toml` has our reading of that list.
 Any other model does too: `nli:ID_OR_FOLDER`, `embedding:ID_OR_FOLDER`, `seq2seq:ID_OR_FOLDER`, or an object. Nothing is
 loaded here.
 """
@@ -17,40 +17,16 @@ from typing import Any
 
 from uqeval._errors import InputError
 from uqeval.reproduce.logits.families import family_of
+from uqeval.reproduce.logits.writer import check_once
+from uqeval.reproduce.packaged import read_table
 
 __all__ = ["KINDS", "PAPER_MODELS", "TEMPLATES", "WORDS", "TextModel", "supports", "text_models"]
 
 KINDS = ("nli", "embedding", "seq2seq", "function")
-
-# How a category is put into a sentence: the hypothesis of an NLI model, the text that is embedded, or the answer whose
-# likelihood counts. "example" is the default of the zero-shot pipeline of transformers.
-TEMPLATES = {
-    "shows": "This message shows {}.",
-    "example": "This example is {}.",
-    "about": "This text is about {}.",
-    "contains": "The message contains {}.",
-    "rater": "A careful reader would say that this message is marked by {}.",
-    "bare": "{}",
-}
-_PHRASES = {
-    "spam": "spam",
-    "lang_mismatch": "a language other than the expected one",
-    "pii": "personal information that identifies someone",
-    "not_appropriate": "inappropriate content",
-    "hate_speech": "hate speech",
-    "sexual_content": "sexual content",
-    "political_content": "political content",
-    "moral_judgement": "a moral judgement",
-    "violence": "violence",
-    "toxicity": "rude or toxic language",
-    "fails_task": "a failure to do the task",
-    "quality": "high quality",
-    "humor": "humor",
-    "helpfulness": "helpfulness",
-    "creativity": "creativity",
-}
+_DATA = read_table("models/text/models.toml")
+TEMPLATES: dict[str, str] = _DATA["templates"]
 # The wording of the 15 categories: a phrase each, or the bare name in the data.
-WORDS: dict[str, dict[str, str]] = {"phrases": _PHRASES, "names": {name: name.replace("_", " ") for name in _PHRASES}}
+WORDS = {"phrases": _DATA["phrases"], "names": {name: name.replace("_", " ") for name in _DATA["phrases"]}}
 
 _TEMPERATURE = {"nli": 1.0, "seq2seq": 1.0, "function": 1.0, "embedding": 0.05}
 _E5_TEMPERATURE = 0.01  # E5 was trained with it (Wang et al. 2022): its cosines lie close together
@@ -154,61 +130,19 @@ def _tags(languages: str | Iterable[str]) -> tuple[str, ...]:
     return found
 
 
-_XNLI = _tags("ar bg de el en es fr hi ru sw th tr ur vi zh")
-_FIFTY = _tags(
-    "ar bg ca cs da de el en es et fa fi fr gl gu he hi hr hu hy id it ja ka ko ku lt lv mk mn mr ms my nb nl pl pt ro "
-    "ru sk sl sq sr sv th tr uk ur vi zh"
-)
 _E5 = ("passage: ", "query: ")  # the category asks, the message is what is found
-_EN = ("en",)
 
 
-def _e5(name: str, target: str, languages: tuple[str, ...] | None, prefix: tuple[str, str] = _E5) -> TextModel:
-    return TextModel(name, target, "embedding", languages, temperature=_E5_TEMPERATURE, prefix=prefix)
+def _made(name: str, target: str, kind: str, languages: str = "") -> TextModel:
+    """A model as its kind and name want it asked; `languages` may name a list of `models.toml`."""
+    spoken = _tags(_DATA["languages"].get(languages, languages)) if languages else None
+    if kind == "embedding" and re.search(r"(?:^|[-_])e5(?:[-_]|$)", name.lower()):
+        prefix = (_INSTRUCTION, "") if "instruct" in name.lower() else _E5
+        return TextModel(name, target, kind, spoken, temperature=_E5_TEMPERATURE, prefix=prefix)
+    return TextModel(name, target, kind, spoken)
 
 
-# The 32 names in the paper's appendix (it ran 70 models and lists these). The repositories are our reading: the one
-# that serves zero-shot classification and bears the name. Languages are those that the repository declares or, for
-# NLI, those of the data that it was fine-tuned on; None where it declares about a hundred.
-PAPER_MODELS: tuple[TextModel, ...] = (
-    TextModel("BART-large-mnli", "facebook/bart-large-mnli", "nli", _EN),
-    TextModel("DistilBART-mnli-12-1", "valhalla/distilbart-mnli-12-1", "nli", _EN),
-    TextModel("DistilBART-mnli-12-3", "valhalla/distilbart-mnli-12-3", "nli", _EN),
-    TextModel("DistilBART-mnli-12-6", "valhalla/distilbart-mnli-12-6", "nli", _EN),
-    TextModel("DistilBART-mnli-12-9", "valhalla/distilbart-mnli-12-9", "nli", _EN),
-    TextModel("BERT-base-multilingual-cased", "emrecan/bert-base-multilingual-cased-multinli_tr", "nli", ("tr",)),
-    TextModel("BERT-base-turkish-cased", "emrecan/bert-base-turkish-cased-multinli_tr", "nli", ("tr",)),
-    TextModel("BERT-base-spanish-wwm-cased", "Recognai/bert-base-spanish-wwm-cased-xnli", "nli", ("es",)),
-    TextModel("NB-BERT-base", "NbAiLab/nb-bert-base-mnli", "nli", ("nb", "nn", "no")),
-    TextModel("MobileBERT-uncased", "typeform/mobilebert-uncased-mnli", "nli", _EN),
-    TextModel("RoBERTa-base", "cross-encoder/nli-roberta-base", "nli", _EN),
-    TextModel("RoBERTa-large", "FacebookAI/roberta-large-mnli", "nli", _EN),
-    TextModel("DistilRoBERTa-base", "cross-encoder/nli-distilroberta-base", "nli", _EN),
-    TextModel("XLM-RoBERTa-base", "symanto/xlm-roberta-base-snli-mnli-anli-xnli", "nli", _XNLI),
-    TextModel("XLM-RoBERTa-large", "joeddav/xlm-roberta-large-xnli", "nli", _XNLI),
-    TextModel("DeBERTa-v3-base", "MoritzLaurer/DeBERTa-v3-base-mnli-fever-anli", "nli", _EN),
-    TextModel("DeBERTa-v3-large", "MoritzLaurer/DeBERTa-v3-large-mnli-fever-anli-ling-wanli", "nli", _EN),
-    TextModel("DeBERTa-v3-xsmall", "MoritzLaurer/DeBERTa-v3-xsmall-mnli-fever-anli-ling-binary", "nli", _EN),
-    TextModel("mDeBERTa-v3-base", "MoritzLaurer/mDeBERTa-v3-base-mnli-xnli", "nli", _XNLI),
-    TextModel("DistilBERT-base-uncased", "typeform/distilbert-base-uncased-mnli", "nli", _EN),
-    TextModel(
-        "DistilBERT-base-multilingual-cased",
-        "sentence-transformers/distiluse-base-multilingual-cased-v2",
-        "embedding",
-        _FIFTY,
-    ),
-    TextModel("MiniLM2-L6-H768", "cross-encoder/nli-MiniLM2-L6-H768", "nli", _EN),
-    TextModel("MiniLMv2-L6", "MoritzLaurer/multilingual-MiniLMv2-L6-mnli-xnli", "nli", _XNLI),
-    TextModel("MiniLMv2-L12", "MoritzLaurer/multilingual-MiniLMv2-L12-mnli-xnli", "nli", _XNLI),
-    _e5("E5-base", "intfloat/e5-base", _EN),
-    _e5("E5-large", "intfloat/e5-large", _EN),
-    _e5("E5-large-instruct", "intfloat/multilingual-e5-large-instruct", None, (_INSTRUCTION, "")),
-    TextModel("mContriever-msmarco", "nthakur/mcontriever-base-msmarco", "embedding", None),
-    TextModel("FLAN-T5-base", "google/flan-t5-base", "seq2seq", _EN),
-    TextModel("CamemBERT-base", "BaptisteDoyen/camembert-base-xnli", "nli", ("fr",)),
-    TextModel("RuBERT-base", "cointegrated/rubert-base-cased-nli-threeway", "nli", ("ru",)),
-    TextModel("Megatron-BERT-large", "KBLab/megatron-bert-large-swedish-cased-165-zero-shot", "nli", ("sv",)),
-)
+PAPER_MODELS = tuple(_made(name, **about) for name, about in _DATA["models"].items())
 _KNOWN = {text.lower(): model for model in PAPER_MODELS for text in (model.name, model.target)}
 
 _LANGUAGES = re.compile(rf"@({_TAG}(?:[,+]{_TAG})*)$")
@@ -260,10 +194,7 @@ def text_models(
         found = [replace(m, languages=declared) if m.languages is None else m for m in found]
     if not found:
         raise InputError('`models` is empty. Name models, or pass "paper".')
-    names = [model.name for model in found]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise InputError(f"`models` has {', '.join(twice)} more than once. Give each its own with :name=….")
+    check_once("models", [model.name for model in found], "Give each its own with :name=….")
     return found
 
 
@@ -354,10 +285,7 @@ def _unlisted(text: str, kind: str, target: str) -> TextModel:
                 f"{', '.join(model.name for model in PAPER_MODELS)}."
             )
         kind = guess or _kind_of_folder(Path(folder or target))
-    name = Path(target).name
-    if re.search(r"(?:^|[-_])e5(?:[-_]|$)", name.lower()) and kind == "embedding":
-        return _e5(name, target, None, (_INSTRUCTION, "") if "instruct" in name.lower() else _E5)
-    return TextModel(name, target, kind)
+    return _made(Path(target).name, target, kind)
 
 
 def _with_options(base: TextModel, options: dict[str, str]) -> TextModel:

@@ -1,6 +1,6 @@
 """How well each of a few sentences fits each text: by entailment, by cosine of embeddings, or by likelihood.
 
-Gives an (n, k) array of scores from a network that `text_loading` has read. What they are turned into is for
+Gives an (n, k) array of scores from a network that `loading` has read. What they are turned into is for
 `zeroshot`.
 """
 
@@ -59,15 +59,24 @@ class Function(Scorer):
         return out
 
 
-class Entailment(Scorer):
-    """The entailment logit of an NLI model: the text is the premise, the sentence the hypothesis."""
+class _Network(Scorer):
+    """A scorer that runs a network of transformers itself."""
 
     def __init__(self, network: Any, tokenizer: Any, device: Any, limit: int) -> None:
         self._network, self._tokenizer, self._device, self.limit = network, tokenizer, device, limit
 
+    def _tokens(self, *texts: list[str], truncation: Any, **more: Any) -> Any:
+        """A batch on the device, cut at the limit and filled up."""
+        options = {"max_length": self.limit, "padding": True, "return_tensors": "pt"}
+        return self._tokenizer(*texts, truncation=truncation, **options, **more).to(self._device)
+
+
+class Entailment(_Network):
+    """The entailment logit of an NLI model: the text is the premise, the sentence the hypothesis."""
+
     def scores(self, texts: Sequence[str], sentences: Sequence[str], model: TextModel, size: int, tick: Tick) -> Float:
         """One pass per pair of text and sentence, `size` pairs at a time, texts of like length together."""
-        import torch
+        import torch  # an extra
 
         index = model.entailment if model.entailment is not None else entailment_index(self._network.config, model.name)
         parts = getattr(self._network.config, "type_vocab_size", None) or 0
@@ -82,16 +91,10 @@ class Entailment(Scorer):
             for start in range(0, len(texts) * k, size):
                 pairs = np.arange(start, min(start + size, len(texts) * k))
                 rows, columns = order[pairs // k], pairs % k
-                batch = self._tokenizer(
-                    [texts[int(i)] for i in rows],
-                    [sentences[int(j)] for j in columns],
-                    truncation="only_first",
-                    # Some tokenizers leave out which part a token is of, though the network was trained with it.
-                    return_token_type_ids=True if parts > 1 else None,
-                    max_length=self.limit,
-                    padding=True,
-                    return_tensors="pt",
-                ).to(self._device)
+                # Some tokenizers leave out which part a token is of, though the network was trained with it.
+                kinds = True if parts > 1 else None
+                both = [texts[int(i)] for i in rows], [sentences[int(j)] for j in columns]
+                batch = self._tokens(*both, truncation="only_first", return_token_type_ids=kinds)
                 out[rows, columns] = self._network(**batch).logits[:, index].cpu().double().numpy()
                 tick(int(pairs[-1] + 1) // k)
         return out
@@ -138,15 +141,12 @@ class Embedding(Scorer):
         return found / np.where(length > 0, length, 1.0)
 
 
-class Likelihood(Scorer):
+class Likelihood(_Network):
     """The mean log-likelihood per token of the sentence as the answer of a sequence-to-sequence model."""
-
-    def __init__(self, network: Any, tokenizer: Any, device: Any, limit: int) -> None:
-        self._network, self._tokenizer, self._device, self.limit = network, tokenizer, device, limit
 
     def scores(self, texts: Sequence[str], sentences: Sequence[str], model: TextModel, size: int, tick: Tick) -> Float:
         """The question comes before the text, so that shortening takes the end of the text."""
-        import torch
+        import torch  # an extra
 
         question = question_of(sentences)
         _check_room(self.limit - int(_lengths(self._tokenizer, [question], special=True)[0]), self.limit, model)
@@ -159,19 +159,14 @@ class Likelihood(Scorer):
         with torch.inference_mode():
             for start in range(0, len(texts), size):
                 rows = order[start : start + size]
-                batch = self._tokenizer(
-                    [asked[i] for i in rows], truncation=True, max_length=self.limit, padding=True, return_tensors="pt"
-                ).to(self._device)
+                batch = self._tokens([asked[i] for i in rows], truncation=True)
                 mask = batch["attention_mask"]
                 read = self._network.get_encoder()(input_ids=batch["input_ids"], attention_mask=mask)
                 for j, answer in enumerate(answers):
                     labels = answer.repeat(len(rows), 1)
                     logits = self._network(encoder_outputs=read, attention_mask=mask, labels=labels).logits
-                    chance = (
-                        logits.to(torch.promote_types(logits.dtype, torch.float32))
-                        .log_softmax(-1)
-                        .gather(-1, labels[..., None])[..., 0]
-                    )
+                    wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
+                    chance = wide.log_softmax(-1).gather(-1, labels[..., None])[..., 0]
                     out[rows, j] = chance.mean(dim=1).cpu().double().numpy()
                 tick(start + len(rows))
         return out

@@ -9,20 +9,20 @@ from __future__ import annotations
 import gc
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from uqeval._check import Float, Int
+from uqeval._check import Float, Int, Progress
 from uqeval._errors import InputError, MissingExtra
 from uqeval.datasets.oasst2 import CATEGORIES, POSITIVE
 from uqeval.reproduce.logits.file import hash_labels
-from uqeval.reproduce.logits.left_out import LeftOut
-from uqeval.reproduce.logits.writer import finished, save_logits
-from uqeval.reproduce.models.text.loading import NoNetwork, load_scorer, torch_device, weights_key
+from uqeval.reproduce.logits.writer import Making
+from uqeval.reproduce.models.device import pick_device
+from uqeval.reproduce.models.text.loading import NoNetwork, load_scorer, weights_key
 from uqeval.reproduce.models.text.models import TextModel, supports, text_models
 from uqeval.reproduce.models.text.scorers import Scorer, question_of
 from uqeval.reproduce.store import cell_key
@@ -45,7 +45,7 @@ def classify_messages(
     *,
     batch_size: int = 32,
     device: Any = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
     languages: str | Iterable[str] | None = None,
     max_length: int | None = None,
     precision: str | None = None,
@@ -75,7 +75,7 @@ def classify_messages(
         Sequences per pass: messages, or pairs of message and sentence for NLI.
     device : str or torch.device, optional
         A GPU where there is one.
-    progress : callable(done, total), optional
+    progress : callable(stage, done, total), optional
         Told how many messages of all models are done.
     languages : str or list of str, optional
         Those of models that declare none. Messages in other languages are left out for that model.
@@ -113,45 +113,37 @@ def classify_messages(
     if batch_size < 1:
         raise InputError(f"`batch_size` is {batch_size}. Use 1 or more.")
     chosen = text_models(models, languages=languages)
-    run = _Run(messages, Path(folder), batch_size, progress)
-    left = LeftOut(keep_going, failures)
+    making = Making(folder, keep_going, failures)
+    run = _Run(messages, making, batch_size, progress)
     plan: list[tuple[TextModel, Int]] = []
     for model in chosen:
         rows = run.rows(model)
-        if len(rows) < min_rows:
-            left.out(
-                model.name,
-                InputError(
+        with making.guard(model.name):
+            if len(rows) < min_rows:
+                raise InputError(
                     f"{model.name} supports {', '.join(model.languages or ['all languages'])}: {len(rows)} of "
                     f"{len(run.texts)} messages, fewer than {min_rows}. Leave it out, or pass a smaller `min_rows`."
-                ),
-            )
-        else:
+                )
             plan.append((model, rows))
     run.total = sum(len(rows) for _, rows in plan)
-    done: list[str] = []
-    scorer: tuple[tuple[Any, ...], Scorer] | None = None
+    loaded: tuple[Any, Scorer] | None = None
     for model, rows in plan:
         try:
             key = run.key(model, rows, max_length, precision, device)
-            if key is None or not finished(run.folder, model.name, key):
+            if making.open(model.name, key):
                 same = (model.kind, str(model.target) if not model.live else id(model.target), model.revision)
-                if scorer is None or scorer[0] != same:
-                    scorer = None  # the last network goes before the next comes
+                if loaded is None or loaded[0] != same:
+                    loaded = None  # the last network goes before the next comes
                     gc.collect()
-                    where = None if model.kind == "function" else torch_device(device)
-                    scorer = (
-                        same,
-                        load_scorer(model, device=where, precision=precision, max_length=max_length, download=download),
-                    )
-                run.classify(model, rows, scorer[1], key)
-            done.append(model.name)
+                    where = None if model.kind == "function" else pick_device(device)
+                    options: dict[str, Any] = {"precision": precision, "max_length": max_length, "download": download}
+                    loaded = same, load_scorer(model, device=where, **options)
+                run.classify(model, rows, loaded[1], key)
         except (InputError, MissingExtra) as error:
             download = download and not isinstance(error, NoNetwork)  # each try of the network takes half a minute
-            left.out(model.name, error)
+            making.leave(model.name, error)
         run.advance(len(rows))
-    left.check_some(len(done))
-    return done
+    return making.done(model.name for model, _ in plan)
 
 
 def binary_log_probs(scores: ArrayLike, positive: ArrayLike, temperature: float = 1.0) -> Float:
@@ -188,7 +180,7 @@ def binary_log_probs(scores: ArrayLike, positive: ArrayLike, temperature: float 
 class _Run:
     """The messages and where their predictions go."""
 
-    def __init__(self, messages: Any, folder: Path, size: int, progress: Callable[[int, int], None] | None) -> None:
+    def __init__(self, messages: Any, making: Making, size: int, progress: Progress | None) -> None:
         self.texts = [str(text) for text in messages.texts]
         self.languages = [str(language) for language in messages.languages]
         self.labels = np.asarray(messages.labels, dtype=np.int64)
@@ -202,7 +194,7 @@ class _Run:
         self.positive = np.array([name in positive for name in self.categories])
         if self.positive.all() or not self.positive.any():
             raise InputError(f"`messages` has the positive categories {sorted(positive)}: both kinds are needed.")
-        self.folder, self._size, self._progress = folder, size, progress
+        self._making, self._size, self._progress = making, size, progress
         self.total = self._done = 0
 
     def rows(self, model: TextModel) -> Int:
@@ -216,7 +208,7 @@ class _Run:
         if model.live:
             return None
         if precision is None:
-            precision = "32 bits" if torch_device(device).type == "cpu" else "16 bits"
+            precision = "32 bits" if pick_device(device).type == "cpu" else "16 bits"
         texts = hashlib.sha256(json.dumps([self.texts[i] for i in rows]).encode()).hexdigest()
         return cell_key(
             {
@@ -247,8 +239,7 @@ class _Run:
                 f"{model.name}: NaN or infinite scores for {bad} of {len(rows)} messages in {scorer.precision}. "
                 f'Try precision="float32".'
             )
-        save_logits(
-            self.folder,
+        self._making.save(
             model.name,
             binary_log_probs(scores, self.positive, model.scale),
             labels=self.labels,
@@ -264,7 +255,7 @@ class _Run:
 
     def _tick(self, rows: int) -> None:
         if self._progress is not None:
-            self._progress(self._done + rows, self.total)
+            self._progress("zero-shot classification", self._done + rows, self.total)
 
     def _source(self, model: TextModel, rows: Int, scorer: Scorer) -> str:
         what = (

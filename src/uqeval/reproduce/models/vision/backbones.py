@@ -20,29 +20,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from uqeval._errors import InputError, MissingExtra
-from uqeval.reproduce.logits.left_out import LeftOut
+from uqeval.reproduce.logits.writer import Making, check_once
 from uqeval.reproduce.models.vision import efficientnet_lite
+from uqeval.reproduce.packaged import read_table
 
 __all__ = ["PAPER_BACKBONES", "Backbone", "Preprocess", "backbone", "backbone_names", "fixed_size", "usable"]
 
-# The paper's list (its section "List of models"), in torchvision's spelling.
-_PAPER = """
-    resnet18 resnet34 resnet50 resnet101 resnet152 resnext50_32x4d resnext101_32x8d resnext101_64x4d
-    wide_resnet50_2 wide_resnet101_2 vgg11 vgg11_bn vgg13 vgg13_bn vgg16 vgg16_bn vgg19 vgg19_bn
-    efficientnet_b0 efficientnet_b1 efficientnet_b2 efficientnet_b3 efficientnet_b4 efficientnet_b5 efficientnet_b6
-    efficientnet_b7 efficientnet_v2_s efficientnet_v2_m efficientnet_v2_l regnet_x_400mf regnet_x_800mf regnet_x_1_6gf
-    regnet_x_3_2gf regnet_x_8gf regnet_x_16gf regnet_x_32gf regnet_y_400mf regnet_y_800mf regnet_y_1_6gf
-    regnet_y_3_2gf regnet_y_8gf regnet_y_16gf regnet_y_32gf regnet_y_128gf mobilenet_v2 mobilenet_v3_small
-    mobilenet_v3_large shufflenet_v2_x0_5 shufflenet_v2_x1_0 shufflenet_v2_x1_5 shufflenet_v2_x2_0 densenet121
-    densenet161 densenet169 densenet201 vit_b_16 vit_b_32 vit_l_16 vit_l_32 vit_h_14 swin_t swin_s swin_b swin_v2_t
-    swin_v2_s swin_v2_b convnext_tiny convnext_small convnext_base convnext_large mnasnet0_5 mnasnet0_75 mnasnet1_0
-    mnasnet1_3 alexnet googlenet inception_v3
-"""
-PAPER_BACKBONES = tuple(_PAPER.split())
+PAPER_BACKBONES = tuple(read_table("models/vision/models.toml")["paper"].split())
 _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's pixels
 _SUFFIXES = (".pth", ".pt")
 
@@ -73,8 +62,7 @@ class Preprocess:
 
     def photo(self, image: Any) -> Tensor:
         """A float image (3, size, size) from a PIL image of any size."""
-        import numpy as np
-        from PIL import Image
+        from PIL import Image  # an extra
 
         width, height = image.size
         short = min(width, height)
@@ -218,12 +206,15 @@ def backbone(wanted: str | nn.Module | Backbone, *, weights: str | Path | None =
     return _from_torchvision(wanted, name, chosen or weights, folder)
 
 
-def usable(wanted: Iterable[Any], weights: str | Path | None, left: LeftOut) -> list[Backbone]:
-    """The networks of these names; those that cannot be made are left out, or an error."""
+def usable(
+    what: str, wanted: str | nn.Module | Backbone | Iterable[Any], weights: str | Path | None, making: Making
+) -> list[Backbone]:
+    """The networks of these names, each once; those that cannot be made are left out, or an error."""
     found = []
-    for item in wanted:
-        with left.guard(item if isinstance(item, str) else type(item).__name__):
+    for item in backbone_names(wanted):
+        with making.guard(item if isinstance(item, str) else type(item).__name__):
             found.append(backbone(item, weights=weights))
+    check_once(what, [network.name for network in found])
     return found
 
 

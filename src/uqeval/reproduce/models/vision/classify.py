@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,18 +22,18 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from uqeval import datasets
+from uqeval._check import Progress
 from uqeval._errors import InputError, MissingExtra
 from uqeval.methods.loop import check_count
-from uqeval.reproduce.logits.file import hash_labels
-from uqeval.reproduce.logits.left_out import LeftOut
-from uqeval.reproduce.logits.writer import LogitsWriter, finished
-from uqeval.reproduce.models.vision.backbones import Backbone, Preprocess, backbone_names, usable
-from uqeval.reproduce.models.vision.features import pick_device
+from uqeval.reproduce.logits.file import hash_labels, save_array
+from uqeval.reproduce.logits.folder import LABELS
+from uqeval.reproduce.logits.writer import LogitsWriter, Making
+from uqeval.reproduce.models.device import pick_device
+from uqeval.reproduce.models.vision.backbones import Backbone, Preprocess, usable
 from uqeval.reproduce.store import cell_key
 
 __all__ = ["ValidationImages", "classify_folder", "find_images"]
 
-Progress = Callable[[int, int], object]
 IMAGES, CLASSES = 50_000, 1000
 _NAME = re.compile(r"ILSVRC2012_val_(\d{8})\.jpe?g", re.IGNORECASE)
 _SYNSET = re.compile(r"n\d{8}")
@@ -174,7 +174,7 @@ def classify_folder(
         Processes that decode images. By default as many as cores, up to 8; none for a few images.
     device : str or torch.device, optional
         Default: CUDA where there is any.
-    progress : callable(done, total), optional
+    progress : callable(stage, done, total), optional
         Counts images over all models.
     keep_going : bool
         Goes on without a model that cannot be used, with a warning; an error only if none is left. A broken image is
@@ -197,70 +197,54 @@ def classify_folder(
     reference = datasets.imagenet_real(data).labels if own is None else own
     if reference.shape != (IMAGES,):
         raise InputError(f"`labels` has shape {reference.shape}. Pass the classes of all {IMAGES:,} images.")
-    left = LeftOut(keep_going, failures)
-    networks = usable(backbone_names(models), weights, left)
-    names = [network.name for network in networks]
-    if len(set(names)) < len(names):
-        raise InputError(f"`models` has {max(names, key=names.count)} more than once. Name each model once.")
+    making = Making(folder, keep_going, failures)
+    networks = usable("models", models, weights, making)
     about = {"files": _hash_files(images), "labels": hash_labels(reference), "dtype": dtype, "revision": 1}
-    there: set[str] = set()
     todo: list[tuple[Backbone, str]] = []
     for network in networks:
-        with left.guard(network.name):
+        with making.guard(network.name):
             key = cell_key(about | {"network": network.identity()})
-            if finished(folder, network.name, key):
-                there.add(network.name)
-            else:
+            if making.open(network.name, key):
                 todo.append((network, key))
     total, done = len(todo) * len(images.paths), 0
-    for group, preprocess in _groups(todo, where, left):
-        loader = _loader(images.paths, preprocess, batch_size, workers, where)
+    shape, rows = (len(images.paths), CLASSES), None if images.complete else images.rows
+    for group, preprocess in _groups(todo, where, making):
         with contextlib.ExitStack() as stack:
             writers: dict[str, LogitsWriter] = {}
             for _, network, key in group:
                 source = f"{network.source} on {len(images.paths):,} validation images of ImageNet"
-                rows = None if images.complete else images.rows
-                shape = (len(images.paths), CLASSES)
-                writer = LogitsWriter(
-                    folder, network.name, shape, np.dtype(dtype), labels=reference, source=source, key=key, rows=rows
-                )
-                with left.guard(network.name):
+                with making.guard(network.name):
+                    writer = LogitsWriter(
+                        folder, network.name, shape, dtype, labels=reference, source=source, key=key, rows=rows
+                    )
                     writers[network.name] = stack.enter_context(writer)
             start = 0
-            for batch in loader if writers else ():
+            for batch in _loader(images.paths, preprocess, batch_size, workers, where) if writers else ():
                 if isinstance(batch, str):
                     raise InputError(batch)
                 x = batch.to(where, non_blocking=True, memory_format=torch.channels_last)
                 for module, network, _ in group:
                     done += len(x)
                     if network.name in writers:
-                        _write(writers, network.name, slice(start, start + len(x)), module, x, left)
+                        try:
+                            writers[network.name][start : start + len(x)] = _logits(module, network.name, x)
+                        except (InputError, RuntimeError) as error:  # a model that fails has no writer any more
+                            writers.pop(network.name).close(keep=False)
+                            making.leave(network.name, error)
                     if progress is not None:
-                        progress(done, total)
+                        progress("classification", done, total)
                 start += len(x)
             for name, writer in writers.items():
-                with left.guard(name):
+                with making.guard(name):
                     writer.close()
-                    there.add(name)
-    left.check_some(len(there))
-    if own is not None and there:
-        _keep_labels(Path(folder), own)
-    return [name for name in names if name in there]
-
-
-def _write(
-    writers: dict[str, LogitsWriter], name: str, rows: slice, module: nn.Module, x: Tensor, left: LeftOut
-) -> None:
-    """One batch of one model; a model that fails has no writer any more."""
-    try:
-        writers[name][rows] = _logits(module, name, x)
-    except (InputError, RuntimeError) as error:
-        writers.pop(name).close(keep=False)
-        left.out(name, error)
+                    making.there.add(name)
+    if own is not None and making.there:
+        save_array(making.folder / LABELS, own)
+    return making.done(network.name for network in networks)
 
 
 def _groups(
-    todo: Iterable[tuple[Backbone, str]], device: torch.device, left: LeftOut
+    todo: Iterable[tuple[Backbone, str]], device: torch.device, making: Making
 ) -> Iterator[tuple[list[tuple[nn.Module, Backbone, str]], Preprocess]]:
     """Models on the device, those together that come one after the other and prepare images alike."""
     group: list[tuple[nn.Module, Backbone, str]] = []
@@ -269,7 +253,7 @@ def _groups(
         try:
             module, preprocess = network.load()
         except (InputError, MissingExtra) as error:
-            left.out(network.name, error)
+            making.leave(network.name, error)
             continue
         if alike is not None and (preprocess != alike or len(group) == _TOGETHER):
             yield group, alike
@@ -290,7 +274,7 @@ class _Photos(Dataset[Any]):
         return len(self.paths)
 
     def __getitem__(self, at: int) -> Tensor | str:
-        from PIL import Image
+        from PIL import Image  # an extra
 
         try:
             with Image.open(self.paths[at]) as image:
@@ -328,10 +312,3 @@ def _logits(module: nn.Module, name: str, x: Tensor) -> NDArray[np.float32]:
 def _hash_files(images: ValidationImages) -> str:
     """Names and sizes: reading 6 GB to see whether anything changed would cost more than it is worth."""
     return cell_key({"files": [[path.name, path.stat().st_size] for path in images.paths]})
-
-
-def _keep_labels(folder: Path, labels: NDArray[np.int64]) -> None:
-    part = folder / ".labels.npy.part"
-    with open(part, "wb") as file:
-        np.save(file, labels, allow_pickle=False)
-    os.replace(part, folder / "labels.npy")

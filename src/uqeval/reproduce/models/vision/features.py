@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,26 +15,17 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
+from uqeval._check import Progress
 from uqeval._errors import InputError
-from uqeval.methods.loop import check_device
+from uqeval._files import write_whole
 from uqeval.reproduce.logits.writer import file_name
+from uqeval.reproduce.models.device import pick_device
 from uqeval.reproduce.models.vision.backbones import Backbone, fixed_size
 from uqeval.reproduce.store import cell_key
-from uqeval.reproduce.study import write_whole
 
-__all__ = ["check_images", "compute_features", "features_key", "hash_images", "penultimate", "pick_device"]
+__all__ = ["check_images", "compute_features", "features_key", "hash_images", "penultimate"]
 
-Progress = Callable[[int, int], object]
 _SAVE_EVERY = 20  # batches between two notes of how far it got
-
-
-def pick_device(device: str | torch.device | None = None) -> torch.device:
-    """The device asked for; None and "auto" mean CUDA where there is any, else the CPU."""
-    if device is None or device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    found = check_device(device)
-    assert found is not None
-    return torch.device(found)
 
 
 def check_images(images: ArrayLike, labels: ArrayLike) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
@@ -92,7 +81,7 @@ def compute_features(
         Images at once.
     device : str or torch.device, optional
         Default: CUDA where there is any.
-    progress : callable(done, total), optional
+    progress : callable(stage, done, total), optional
         Called after every batch.
 
     Returns
@@ -101,15 +90,14 @@ def compute_features(
     """
     where = pick_device(device)
     stem = Path(folder) / file_name(network.name if size is None else f"{network.name}-{size}px")
-    final, part, note = (stem.with_name(stem.name + end) for end in (".npy", ".npy.part", ".json"))
+    file, note = (stem.with_name(stem.name + end) for end in (".npy", ".json"))
     key = features_key(network, hash_images(images), size)
-    about = _read(note)
-    if about.get("key") == key and about.get("done") == len(images) and final.is_file():
-        return np.load(final, mmap_mode="r", allow_pickle=False)
+    start, out = _resumed(file, note, key)
+    if start == len(images):
+        return np.load(file, mmap_mode="r", allow_pickle=False)
     module, preprocess = network.load()
     module.to(where)
     side = fixed_size(module) or size or preprocess.size
-    start, out = _resumed(part, about, key)
     with torch.inference_mode():
         for count, first in enumerate(range(start, len(images), batch_size), start=1):
             batch = torch.from_numpy(images[first : first + batch_size]).to(where)
@@ -119,28 +107,24 @@ def compute_features(
             if out is None:
                 stem.parent.mkdir(parents=True, exist_ok=True)
                 note.unlink(missing_ok=True)
-                out = np.lib.format.open_memmap(part, mode="w+", dtype=np.float32, shape=(len(images), found.shape[1]))
-            out[first : first + len(found)] = found
-            if count % _SAVE_EVERY == 0:
+                out = np.lib.format.open_memmap(file, mode="w+", dtype=np.float32, shape=(len(images), found.shape[1]))
+            end = first + len(found)
+            out[first:end] = found
+            if count % _SAVE_EVERY == 0 or end == len(images):
                 out.flush()
-                _write(note, key, first + len(found), network)
+                # Last: only rows that are noted count as there.
+                write_whole(note, json.dumps({"key": key, "done": end, "network": network.source}) + "\n")
             if progress is not None:
-                progress(min(first + batch_size, len(images)), len(images))
-    assert out is not None
-    out.flush()
-    del out
-    os.replace(part, final)
-    _write(note, key, len(images), network)
-    return np.load(final, mmap_mode="r", allow_pickle=False)
+                progress("features", end, len(images))
+    return np.load(file, mmap_mode="r", allow_pickle=False)
 
 
-def _resumed(part: Path, about: dict[str, Any], key: str) -> tuple[int, Any]:
+def _resumed(file: Path, note: Path, key: str) -> tuple[int, Any]:
     """How many rows are there already, and their file; 0 and None to start anew."""
-    if about.get("key") != key:
-        return 0, None
     try:
-        return int(about["done"]), np.lib.format.open_memmap(part, mode="r+")
-    except (OSError, ValueError):  # gone, or shorter than its header says
+        about = json.loads(note.read_text(encoding="utf-8"))
+        return (int(about["done"]), np.lib.format.open_memmap(file, mode="r+")) if about["key"] == key else (0, None)
+    except (OSError, ValueError, LookupError, TypeError):  # gone, broken, or shorter than its header says
         return 0, None
 
 
@@ -151,18 +135,6 @@ def _reject_not_finite(name: str, features: NDArray[np.float32], first: int) -> 
             f"{name}: NaN or infinite features in {int(bad.sum())} images (first: image {first + int(bad.argmax())}). "
             f"Check its weights and the size of its images."
         )
-
-
-def _read(note: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(note.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _write(note: Path, key: str, done: int, network: Backbone) -> None:
-    write_whole(note, json.dumps({"key": key, "done": done, "network": network.source}) + "\n")
 
 
 def penultimate(module: nn.Module, x: Tensor) -> Tensor:

@@ -8,7 +8,8 @@ networks are trained side by side in batched matrix products.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,25 +19,37 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
+from uqeval._check import Progress
 from uqeval._errors import InputError
 from uqeval.methods.loop import check_count
 from uqeval.reproduce.logits.file import hash_labels
-from uqeval.reproduce.logits.left_out import LeftOut
-from uqeval.reproduce.logits.writer import finished, save_logits
-from uqeval.reproduce.models.vision.backbones import Backbone, backbone_names, usable
-from uqeval.reproduce.models.vision.features import (
-    check_images,
-    compute_features,
-    features_key,
-    hash_images,
-    pick_device,
-)
+from uqeval.reproduce.logits.writer import Making
+from uqeval.reproduce.models.device import pick_device
+from uqeval.reproduce.models.vision.backbones import Backbone, usable
+from uqeval.reproduce.models.vision.features import check_images, compute_features, features_key, hash_images
 from uqeval.reproduce.store import cell_key
 
-__all__ = ["probe_backbones", "probe_features", "stratified_folds"]
+__all__ = ["Training", "probe_backbones", "probe_features", "stratified_folds"]
 
-Progress = Callable[[int, int], object]
 _CPU_BYTES = 2 << 30  # features held at once
+
+
+@dataclass(frozen=True)
+class Training:
+    """How probes are trained; the defaults are the paper's."""
+
+    folds: int = 5  # parts of the cross-validation, stratified by class
+    epochs: int = 10
+    lr: float = 0.002
+    momentum: float = 0.9
+    batch_size: int = 32
+    seed: int = 0  # of folds, initial weights and the order of rows
+
+    def __str__(self) -> str:
+        return (
+            f"SGD, learning rate {self.lr}, momentum {self.momentum}, {self.epochs} epochs, batches of "
+            f"{self.batch_size}, no scaling; out-of-fold logits of {self.folds} stratified folds; seed {self.seed}"
+        )
 
 
 def stratified_folds(labels: ArrayLike, folds: int = 5, seed: int = 0) -> NDArray[np.int64]:
@@ -78,18 +91,13 @@ def probe_backbones(
     labels: ArrayLike,
     folder: str | Path,
     *,
-    folds: int = 5,
-    epochs: int = 10,
-    lr: float = 0.002,
-    momentum: float = 0.9,
-    batch_size: int = 32,
     image_size: int | None = 224,
     weights: str | Path | None = "DEFAULT",
     device: str | torch.device | None = None,
-    seed: int = 0,
     progress: Progress | None = None,
     keep_going: bool = False,
     failures: list[dict[str, str]] | None = None,
+    **training: Any,
 ) -> list[str]:
     """Linear probes on pretrained networks; each image's logits come from the probe that did not see it.
 
@@ -103,25 +111,23 @@ def probe_backbones(
         Classes 0..K-1, which the probes are trained on.
     folder : path
         Gets one file of logits per network, and features in ``features/``. Networks that are there are left alone.
-    folds : int
-        Parts of the cross-validation, stratified by class.
-    epochs, lr, momentum, batch_size
-        Of SGD; the defaults are the paper's.
     image_size : int or None
         Side that the networks get; None: the one each was trained with. Other than 224, it becomes part of the name.
     weights : str, path or None
         As for `uqeval.reproduce.models.vision.backbones.backbone`.
     device : str or torch.device, optional
         Default: CUDA where there is any.
-    seed : int
-        Of folds, initial weights and the order of rows.
-    progress : callable(done, total), optional
+    progress : callable(stage, done, total), optional
         Counts images through the networks, then through the probes.
     keep_going : bool
         Goes on without a network that cannot be used, with a warning; an error only if none is left.
     failures : list, optional
         With `keep_going`, gets "model", "file" and "reason" of each network that was left out, instead of warnings and
         of the error if none is left.
+    **training
+        `folds` (5) of the cross-validation, stratified by class; `epochs` (10), `lr` (0.002), `momentum` (0.9) and
+        `batch_size` (32) of SGD; `seed` (0) of folds, initial weights and the order of rows. The defaults are the
+        paper's.
 
     Returns
     -------
@@ -138,100 +144,59 @@ def probe_backbones(
     size of the images is not given either; 224 is what most of the networks were trained with.
     """
     x, y = check_images(images, labels)
-    for name, value in (("epochs", epochs), ("batch_size", batch_size)):
-        check_count(name, value)
-    where = pick_device(device)
-    left = LeftOut(keep_going, failures)
-    networks = usable(backbone_names(backbones), weights, left)
-    names = [_name(network, image_size) for network in networks]
-    if len(set(names)) < len(names):
-        twice = sorted({name for name in names if names.count(name) > 1})
-        raise InputError(f"`backbones` has {', '.join(twice)} more than once. Name each network once.")
+    how = Training(**training)
+    for name in ("epochs", "batch_size"):
+        check_count(name, getattr(how, name))
+    where, making = pick_device(device), Making(folder, keep_going, failures)
+    networks = {_name(network, image_size): network for network in usable("backbones", backbones, weights, making)}
     pixels = hash_images(x)
-    settings = {
-        "folds": folds,
-        "epochs": epochs,
-        "lr": lr,
-        "momentum": momentum,
-        "batch_size": batch_size,
-        "seed": seed,
-    }
-    keys: dict[str, str] = {}
-    for name, network in zip(names, networks, strict=True):
-        with left.guard(name):
+    todo: dict[str, str] = {}
+    for name, network in networks.items():
+        with making.guard(name):
             of = {"features": features_key(network, pixels, image_size), "labels": hash_labels(y), "revision": 1}
-            keys[name] = cell_key(settings | of)
-    there = {name for name in keys if finished(folder, name, keys[name])}
-    todo = [(n, net) for n, net in zip(names, networks, strict=True) if n in keys and n not in there]
+            key = cell_key(asdict(how) | of)
+            if making.open(name, key):
+                todo[name] = key
     total, done = 2 * len(x) * len(todo), 0
 
-    def step(count: int) -> None:
+    def step(_: str, count: int, units: int | None, worth: int = len(x)) -> None:
         if progress is not None:
-            progress(done + count, total)
+            progress("linear probes", done + worth * count // (units or 1), total)
 
-    found: list[NDArray[np.float32]] = []
-    seen = []
-    for name, network in todo:
-        with left.guard(name):
-            features = compute_features(
-                network,
-                x,
-                Path(folder) / "features",
-                size=image_size,
-                batch_size=64 if where.type == "cpu" else 256,
-                device=where,
-                progress=lambda count, _: step(count),
-            )
-            found.append(features)
-            seen.append((name, network))
+    size = 64 if where.type == "cpu" else 256
+    found: dict[str, NDArray[np.float32]] = {}
+    for name in todo:
+        with making.guard(name):
+            options: dict[str, Any] = {"size": image_size, "batch_size": size, "device": where, "progress": step}
+            found[name] = compute_features(networks[name], x, making.folder / "features", **options)
         done += len(x)
-    todo = seen
-    for group in _groups([f.shape[1] for f in found], len(x), where):
-        logits = probe_features(
-            [found[k] for k in group],
-            y,
-            folds=folds,
-            epochs=epochs,
-            lr=lr,
-            momentum=momentum,
-            batch_size=batch_size,
-            device=where,
-            seed=seed,
-            progress=partial(_share, step, len(x) * len(group)),
-        )
+    side = "the size it was trained with" if image_size is None else f"{image_size} pixels"
+    for group in _groups({name: features.shape[1] for name, features in found.items()}, len(x), where):
+        share = partial(step, worth=len(x) * len(group))
+        logits = probe_features([found[name] for name in group], y, device=where, progress=share, **training)
         done += len(x) * len(group)
-        for k, out in zip(group, logits, strict=True):
-            name, network = todo[k]
-            side = "the size it was trained with" if image_size is None else f"{image_size} pixels"
+        for name, out in zip(group, logits, strict=True):
             source = (
-                f"linear probe on the penultimate layer of {network.source}; images resized to {side}; SGD, learning "
-                f"rate {lr}, momentum {momentum}, {epochs} epochs, batches of {batch_size}, no scaling; out-of-fold "
-                f"logits of {folds} stratified folds; seed {seed}"
+                f"linear probe on the penultimate layer of {networks[name].source}; images resized to {side}; {how}"
             )
-            with left.guard(name):
-                save_logits(folder, name, out, labels=y, source=source, key=keys[name])
-                there.add(name)
-    left.check_some(len(there))
-    return [name for name in names if name in there]
-
-
-def _share(step: Callable[[int], None], units: int, count: int, total: int) -> None:
-    step(units * count // total)
+            with making.guard(name):
+                making.save(name, out, labels=y, source=source, key=todo[name])
+    return making.done(networks)
 
 
 def _name(network: Backbone, size: int | None) -> str:
     return network.name if size == 224 else f"{network.name}-{'native' if size is None else f'{size}px'}"
 
 
-def _groups(widths: Sequence[int], rows: int, device: torch.device) -> list[list[int]]:
+def _groups(widths: Mapping[str, int], rows: int, device: torch.device) -> list[list[str]]:
     """Networks whose features fit into memory together, those of like width beside each other: less is padded."""
     room = _CPU_BYTES if device.type == "cpu" else torch.cuda.mem_get_info(device)[0] // 3
-    groups: list[list[int]] = []
-    for k in sorted(range(len(widths)), key=lambda k: widths[k]):
-        if groups and (len(groups[-1]) + 1) * rows * widths[k] * 4 <= room:
-            groups[-1].append(k)
+    groups: list[list[str]] = []
+    for name in sorted(widths, key=lambda name: widths[name]):
+        if groups and (len(groups[-1]) + 1) * rows * widths[name] * 4 <= room:
+            groups[-1].append(name)
         else:
-            groups.append([k])
+            groups.append([name])
     return groups
 
 
@@ -240,14 +205,9 @@ def probe_features(
     features: Sequence[NDArray[np.float32]],
     labels: ArrayLike,
     *,
-    folds: int = 5,
-    epochs: int = 10,
-    lr: float = 0.002,
-    momentum: float = 0.9,
-    batch_size: int = 32,
     device: str | torch.device | None = None,
-    seed: int = 0,
     progress: Progress | None = None,
+    **training: Any,
 ) -> NDArray[np.float32]:
     """Out-of-fold logits of softmax regressions on several sets of features of the same rows.
 
@@ -260,9 +220,9 @@ def probe_features(
         d may differ.
     labels : array-like of shape (n,)
         Classes 0..K-1.
-    folds, epochs, lr, momentum, batch_size, device, seed
+    device, **training
         As for `probe_backbones`.
-    progress : callable(done, total), optional
+    progress : callable(stage, done, total), optional
         Called after every epoch.
 
     Returns
@@ -278,25 +238,26 @@ def probe_features(
     >>> probe_features([wide, narrow[:, :3]], labels, lr=0.1).shape
     (2, 60, 2)
     """
-    where = pick_device(device)
+    where, how = pick_device(device), Training(**training)
     y = np.asarray(labels, dtype=np.int64)
     classes, n, many = int(y.max()) + 1, len(y), len(features)
     widths = [f.shape[1] for f in features]
     x = torch.zeros((many, n, max(widths)), device=where)
     for k, part in enumerate(features):
         x[k, :, : widths[k]] = torch.from_numpy(np.array(part, dtype=np.float32)).to(where)
-    fold = stratified_folds(y, folds, seed)
-    targets = torch.from_numpy(y).to(where)
-    probes = _Probes(x, targets, [initial_probe(d, classes, seed, f) for d in widths for f in range(folds)], folds)
-    orders = [epoch_order(np.flatnonzero(fold != f), epochs, seed, f) for f in range(folds)]
-    for epoch in range(epochs):
+    folds = range(how.folds)
+    fold = stratified_folds(y, how.folds, how.seed)
+    drawn = [initial_probe(d, classes, how.seed, f) for d in widths for f in folds]
+    probes = _Probes(x, torch.from_numpy(y).to(where), drawn, how.folds)
+    orders = [epoch_order(np.flatnonzero(fold != f), how.epochs, how.seed, f) for f in folds]
+    for epoch in range(how.epochs):
         rows = [order[epoch] for order in orders]
-        for start in range(0, max(map(len, rows)), batch_size):
-            probes.step([row[start : start + batch_size] for row in rows], lr, momentum)
+        for start in range(0, max(map(len, rows)), how.batch_size):
+            probes.step([row[start : start + how.batch_size] for row in rows], how.lr, how.momentum)
         if progress is not None:
-            progress(epoch + 1, epochs)
+            progress("probes", epoch + 1, how.epochs)
     out = np.empty((many, n, classes), dtype=np.float32)
-    for f in range(folds):
+    for f in folds:
         held = np.flatnonzero(fold == f)
         out[:, held] = probes.logits(torch.from_numpy(held).to(where), f)
     return out

@@ -18,17 +18,19 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
+from uqeval._check import Progress
 from uqeval._errors import InputError
 from uqeval.methods import DeepEnsemble, MCDropout, Softmax
 from uqeval.reproduce.logits.file import hash_labels
-from uqeval.reproduce.logits.writer import finished, save_logits
-from uqeval.reproduce.models.vision.features import check_images, hash_images, pick_device
+from uqeval.reproduce.logits.writer import Making, check_once
+from uqeval.reproduce.models.device import pick_device
+from uqeval.reproduce.models.vision.features import check_images, hash_images
 from uqeval.reproduce.models.vision.zoo_nets import make_net
+from uqeval.reproduce.packaged import read_table
 from uqeval.reproduce.store import cell_key
 
 __all__ = ["Recipe", "default_zoo", "tiny_zoo", "train_zoo"]
 
-Progress = Callable[[int, int], object]
 Images = tuple[ArrayLike, ArrayLike]
 _BATCH, _TEST_BATCH, _PAD = 128, 1000, 4
 _GENTLE = {"vit", "convnext"}  # these learn with AdamW, the others with SGD
@@ -87,39 +89,12 @@ def default_zoo() -> list[Recipe]:
     >>> len(zoo), sorted({recipe.kind for recipe in zoo})
     (43, ['members', 'passes', 'single'])
     """
-    plain = {
-        "resnet": ((16, 1), (16, 4), (16, 12), (32, 2), (32, 8), (32, 20), (64, 12), (64, 30)),
-        "vgg": ((16, 1), (16, 4), (32, 4), (32, 12), (64, 30)),
-        "mobilenet": ((16, 2), (32, 4), (32, 12), (64, 30)),
-        "convnext": ((32, 2), (32, 8), (64, 12), (64, 30)),
-        "vit": ((64, 2), (64, 8), (128, 12), (128, 30)),
-        "mlp": ((256, 2), (256, 8), (1024, 20)),
-        "linear": ((0, 2), (0, 8)),
-    }
-    zoo = [
-        Recipe(f"{net}-w{width}-e{epochs}" if width else f"{net}-e{epochs}", net, width, epochs)
-        for net, sizes in plain.items()
-        for width, epochs in sizes
-    ]
-    zoo += [Recipe(f"noise-resnet-{noise}", "resnet", 32, 8, noise=noise) for noise in (0.2, 0.4, 0.6)]
-    zoo += [Recipe("noise-vgg-0.4", "vgg", 32, 8, noise=0.4)]
-    zoo += [Recipe(f"few-resnet-{share}", "resnet", 32, 12, share=share) for share in (0.02, 0.05, 0.2)]
-    zoo += [Recipe("few-vgg-0.1", "vgg", 32, 12, share=0.1), Recipe("few-vit-0.2", "vit", 64, 12, share=0.2)]
-    zoo += [Recipe("ensemble-resnet", "resnet", 32, 8, members=10), Recipe("ensemble-vgg", "vgg", 32, 8, members=5)]
-    zoo += [Recipe("dropout-resnet-0.2", "resnet", 32, 12, dropout=0.2, passes=20)]
-    zoo += [Recipe("dropout-vgg-0.3", "vgg", 32, 12, dropout=0.3, passes=20)]
-    return zoo
+    return [Recipe(name, **how) for name, how in read_table("models/vision/models.toml")["default"].items()]
 
 
 def tiny_zoo() -> list[Recipe]:
     """Five models that train in seconds on a CPU, one of each kind; for trying things out."""
-    return [
-        Recipe("linear-e1", "linear", 0, 1),
-        Recipe("resnet-w4-e1", "resnet", 4, 1),
-        Recipe("noise-mlp-0.5", "mlp", 16, 1, noise=0.5),
-        Recipe("ensemble-mlp", "mlp", 16, 2, members=2),
-        Recipe("dropout-mlp-0.3", "mlp", 16, 2, dropout=0.3, passes=3),
-    ]
+    return [Recipe(name, **how) for name, how in read_table("models/vision/models.toml")["tiny"].items()]
 
 
 def train_zoo(
@@ -151,7 +126,7 @@ def train_zoo(
     seed : int
         The same seed gives the same models on a CPU; on CUDA up to the order in which sums are rounded. A model does
         not depend on which others are trained.
-    progress : callable(done, total), optional
+    progress : callable(stage, done, total), optional
         Counts epochs over all models.
 
     Returns
@@ -166,23 +141,22 @@ def train_zoo(
     recipes = _recipes(models)
     where = pick_device(device)
     data = {"train": [hash_images(x), hash_labels(y)], "test": [hash_images(x_test), hash_labels(y_test)]}
-    keys = [cell_key(asdict(recipe) | data | {"seed": seed, "revision": 1}) for recipe in recipes]
-    todo = [(r, key) for r, key in zip(recipes, keys, strict=True) if not finished(folder, r.name, key)]
-    total, done = sum(recipe.epochs * recipe.members for recipe, _ in todo), 0
+    making = Making(folder)
+    keys = {recipe: cell_key(asdict(recipe) | data | {"seed": seed, "revision": 1}) for recipe in recipes}
+    todo = [recipe for recipe in recipes if making.open(recipe.name, keys[recipe])]
+    total, done = sum(recipe.epochs * recipe.members for recipe in todo), 0
 
     def step() -> None:
         nonlocal done
         done += 1
         if progress is not None:
-            progress(done, total)
+            progress("training", done, total)
 
     field = _Field(x, y, x_test, y_test, where)
-    for recipe, key in todo:
-        logits = _train(recipe, field, seed, step)
-        save_logits(
-            folder, recipe.name, logits, labels=y_test, source=_source(recipe, len(y), seed), kind=recipe.kind, key=key
-        )
-    return [recipe.name for recipe in recipes]
+    for recipe in todo:
+        about = {"source": _source(recipe, len(y), seed), "kind": recipe.kind, "key": keys[recipe]}
+        making.save(recipe.name, _train(recipe, field, seed, step), labels=y_test, **about)
+    return making.done(recipe.name for recipe in recipes)
 
 
 def _recipes(models: str | Iterable[Recipe | str] | None) -> list[Recipe]:
@@ -208,9 +182,9 @@ def _recipes(models: str | Iterable[Recipe | str] | None) -> list[Recipe]:
             found.append(Recipe(f"{net.removeprefix('torchvision:')}-e{count}", net, 0, count))
         else:
             raise InputError(f"`models` has {item!r}. Pass recipes, torchvision:NAME, or of {', '.join(known)}.")
-    names = [recipe.name for recipe in found]
-    if not found or len(set(names)) < len(names):
-        raise InputError("`models` must name at least one model, and each once.")
+    if not found:
+        raise InputError("`models` is empty. Name at least one model.")
+    check_once("models", [recipe.name for recipe in found])
     return found
 
 

@@ -16,10 +16,13 @@ from uqeval._errors import InputError, collected
 from uqeval.decide.calibration import Calibration
 from uqeval.decide.choose import Plan, rows_needed
 from uqeval.decide.risk_map import risk_map
+from uqeval.decide.threshold import shown as printed
 from uqeval.decide.walks import largest_certified
+from uqeval.evaluation.result import Evaluation
 from uqeval.evaluation.row_data import RowData
+from uqeval.pages.words import count, percent
 
-__all__ = ["TARGETS", "explore"]
+__all__ = ["TARGETS", "explore", "in_words"]
 
 TARGETS = (
     *(k / 1000 for k in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12.5, 15, 17.5, 20, 25, 30, 35, 40, 45, 50)),
@@ -28,19 +31,21 @@ TARGETS = (
 _FEW_TARGETS = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5)
 _MANY_LOSSES = 500_000  # beyond that many bets on losses that are not 0/1, forty targets would take minutes
 _GRID = 100
-_MAP = ("threshold", "coverage", "accepted", "bad", "risk", "high", "band_low", "band_high")
+_MAP = ("coverage", "threshold", "accepted", "bad", "risk", "high", "band_high", "band_low")
+_START = 0.8  # where the slider of coverage begins if nothing is certified
 
 
-def explore(table: RowData, names: list[str], tried: int, max_risk: float, level: float) -> dict[str, Any] | None:
+def explore(ev: Evaluation, names: list[str], max_risk: float) -> dict[str, Any] | None:
     """Both sliders of the explorer for each score; None where the rows have no error and no loss in [0, 1]."""
-    loss = table.share_loss
-    if loss is None:
+    table, level, tried = ev.source, ev.level, len(ev.scores)
+    if table is None or (loss := table.share_loss) is None:
         return None
     binary = loss.dtype == np.uint8
     quick = binary or table.pred.clusters is not None or table.pred.n * len(names) <= _MANY_LOSSES
     found: dict[str, Any] = {
         "what": "error" if binary else "loss",
         "level": level,
+        "confidence": f"{100 * level:.6g}%",
         "tried": tried,
         "weighted": table.weights is not None,
         "targets": sorted({*(TARGETS if quick else _FEW_TARGETS), max_risk}),
@@ -100,13 +105,59 @@ def _weighted_map(score: Float, loss: Float, weights: Float) -> dict[str, Any]:
     threshold = np.unique(ordered[sizes - 1])
     last = np.searchsorted(ordered, threshold, side="right") - 1
     counted = np.cumsum(loss[order])
+    found = {"threshold": threshold, "coverage": weight[last] / weight[-1], "accepted": last + 1}
+    found |= {"bad": counted[last], "risk": bad[last] / weight[last]}
+    return dict.fromkeys(_MAP) | {key: values.tolist() for key, values in found.items()}
+
+
+# ---- the same as text, for the script of the page ---------------------------------------------------------------
+
+
+def in_words(explorer: dict[str, Any]) -> dict[str, Any]:
+    """What the sliders show at each of their places."""
+    share = percent if explorer["what"] == "error" else _plain
     return {
-        "threshold": threshold.tolist(),
-        "coverage": (weight[last] / weight[-1]).tolist(),
-        "accepted": (last + 1).tolist(),
-        "bad": counted[last].tolist(),
-        "risk": (bad[last] / weight[last]).tolist(),
-        "high": None,
-        "band_low": None,
-        "band_high": None,
+        "weighted": explorer["weighted"],
+        "targets": [share(target) for target in explorer["targets"]],
+        "risks": explorer["targets"],
+        "axis": "accepted share of the weight" if explorer["weighted"] else "accepted share of inputs",
+        "scores": [_explored(part, explorer, share) for part in explorer["scores"]],
     }
+
+
+def _plain(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4g}"
+
+
+def _explored(part: dict[str, Any], explorer: dict[str, Any], share: Any) -> dict[str, Any]:
+    found, promised = part["map"], part["certified"]
+    columns = [found[key] or [None] * len(found["threshold"]) for key in _MAP[:-1]]
+    lines = [
+        [percent(cover), printed(value, 6), count(rows), count(bad), share(risk), share(high), share(band)]
+        for cover, value, rows, bad, risk, high, band in zip(*columns, strict=True)
+    ]
+    curve = {"coverage": found["coverage"], "risk": found["risk"], "low": found["band_low"], "high": found["band_high"]}
+    chosen = None if promised is None else promised[explorer["targets"].index(explorer["max_risk"])]
+    wanted = chosen["coverage"] if chosen is not None and chosen["value"] is not None else _START
+    near = min(range(len(lines)), key=lambda k: abs(found["coverage"][k] - wanted))
+    result = {"a": lines, "start": near, "curve": {key: _rounded(values) for key, values in curve.items()}}
+    if promised is not None:
+        limits = [share(target) for target in explorer["targets"]]
+        result["b"] = [_promise(p, limit, share) for p, limit in zip(promised, limits, strict=True)]
+        result["values"] = [p["value"] for p in promised]
+        result["covers"] = _rounded([p["coverage"] for p in promised])
+    return result
+
+
+def _promise(found: dict[str, Any], limit: str, share: Any) -> list[str]:
+    """Threshold, coverage, rows, errors, observed risk, promised risk, and a word where there is none."""
+    if found["value"] is not None:
+        numbers = [printed(found["value"], 6), percent(found["coverage"]), count(found["accepted"])]
+        return [*numbers, count(found["errors"]), share(found["risk"]), f"at most {limit}", ""]
+    needed = found["rows_needed"]
+    more = "more rows like these would not help" if needed is None else f"about {count(needed)} rows needed"
+    return ["nothing", "0%", "0", "–", "–", "–", f"nothing can be certified; {more}"]
+
+
+def _rounded(values: list[float] | None) -> list[float] | None:
+    return None if values is None else [float(f"{value:.5g}") for value in values]

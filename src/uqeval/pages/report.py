@@ -1,16 +1,9 @@
-"""The one-page report: ``uq.report(ev, "report.html")`` writes a single HTML file that opens offline.
-
-`payload` gathers what the page says, `page` makes HTML of it. The module itself can be called: ``uq.report`` is this
-module, and calling it is calling its function `report`.
-"""
+"""``uq.report(ev, "report.html")``: an evaluation or a comparison as one HTML file that opens offline."""
 
 from __future__ import annotations
 
-import inspect
 import os
-import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -20,8 +13,11 @@ from uqeval._files import check_target, write_whole
 from uqeval.decide.rows import check_targets
 from uqeval.evaluation.comparison import Comparison
 from uqeval.evaluation.result import Evaluation
+from uqeval.pages import builder
+from uqeval.pages.explorer import in_words
+from uqeval.pages.payload import comparison_payload, evaluation_payload
 
-__all__ = ["report"]
+__all__ = ["render", "report"]
 
 _MOST_MISTAKES = 50
 
@@ -78,34 +74,24 @@ def report(
     if isinstance(mistakes, bool) or not isinstance(mistakes, int | np.integer) or not 0 <= mistakes <= _MOST_MISTAKES:
         raise InputError(f"`mistakes` must be an int from 0 to {_MOST_MISTAKES}; it is {mistakes!r}.")
     target = None if path is None else check_target(path)
-    from uqeval.report.page import render
-    from uqeval.report.payload import comparison_payload, evaluation_payload
-
     if isinstance(result, Comparison):
         if columns is not None:
             raise InputError("`columns` belong to the rows of an Evaluation; a Comparison has none. Leave them out.")
-        html = render(comparison_payload(result, title=title))
+        payload = comparison_payload(result, title=title)
     else:
-        html = render(
-            evaluation_payload(
-                result,
-                max_risk=risk,
-                title=title,
-                columns=columns,
-                most_mistakes=int(mistakes),
-                compare=bool(compare),
-            )
+        payload = evaluation_payload(
+            result, max_risk=risk, title=title, columns=columns, most_mistakes=int(mistakes), compare=bool(compare)
         )
+    html = render(payload)
     return html if target is None else write_whole(target, html)
 
 
-class _CallableModule(ModuleType):
-    """`uqeval.report` is the name of this package and of its function; Python binds the name to the package."""
-
-    __signature__ = inspect.signature(report)
-
-    def __call__(self, *args: Any, **options: Any) -> str | Path:
-        return report(*args, **options)
-
-
-sys.modules[__name__].__class__ = _CallableModule
+def render(payload: dict[str, Any]) -> str:
+    """The whole page."""
+    figures = [*payload["charts"], *((payload["comparison"] or {}).get("charts", []))]
+    data: dict[str, Any] = {"charts": {figure["id"]: figure["spec"] for figure in figures}}
+    if payload["explorer"] is not None and payload["explorer"]["scores"]:
+        data["explorer"] = in_words(payload["explorer"])
+    scripts = [builder.vega_script(figures[0]["schema"])] if figures else []
+    scripts.append(builder.template_text("report.js"))
+    return builder.build("report.html.j2", scripts=tuple(scripts), data=data, page=payload)

@@ -14,14 +14,17 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
+import pandas
+import polars
+import pyarrow
 import pytest
 
 import uqeval as uq
 from uqeval._errors import InputError
 from uqeval.decide.threshold import shown as printed
-from uqeval.report import explorer, mistakes, words
-from uqeval.report.page import render
-from uqeval.report.payload import _accepts_more, evaluation_payload
+from uqeval.pages import explorer, mistakes, words
+from uqeval.pages.payload import _accepts_more, data_hash, evaluation_payload
+from uqeval.pages.report import render
 
 EVIL = "</script><img src=x onerror=alert(1)>"
 
@@ -91,8 +94,13 @@ def example():
 
 
 @pytest.fixture(scope="module")
-def page(example):
-    return Page(uq.report(example, title="Digits"))
+def payload(example):
+    return payload_of(example, title="Digits")
+
+
+@pytest.fixture(scope="module")
+def page(payload):
+    return Page(render(payload))
 
 
 # ---- what it says ---------------------------------------------------------------------------------------------
@@ -120,9 +128,8 @@ def test_the_verdict_is_that_of_the_functions(example, page):
     assert "out of 11" in page.text
 
 
-def test_the_table_has_all_scores_and_the_charts_eight(example, page):
-    payload = payload_of(example)
-    assert [name for name, _ in payload["table"]["rows"]] == list(example.scores)
+def test_the_table_has_all_scores_and_the_charts_eight(example, page, payload):
+    assert [row[0] for row in payload["table"].rows] == list(example.scores)
     assert len(payload["shown"]) == 8
     assert "The 8 best scores of 11" in page.text
     for name in example.scores:
@@ -150,46 +157,34 @@ def test_no_element_asks_for_anything_outside(page):
 
 
 def test_confident_mistakes_are_the_wrong_rows_with_the_lowest_score(example):
-    found = payload_of(example, columns={"twice": 2 * np.arange(example.n)}, most_mistakes=7)["mistakes"]
     best = example.best("uq_auc")[0]
+    found = mistakes.find(example, best, {"twice": 2 * np.arange(example.n)}, 7)
     score, error = example.source.score(best), example.source.error
     expected = sorted(np.flatnonzero(error), key=lambda row: score[row])[:7]
-    assert [int(line[0]) for line in found["rows"]] == expected
-    assert [int(line[-1]) for line in found["rows"]] == [2 * row for row in expected]
+    lines = found["table"].rows
+    assert [int(line[0]) for line in lines] == expected
+    assert [int(line[-1]) for line in lines] == [2 * row for row in expected]
     pred = example.source.pred
-    assert [line[1] for line in found["rows"]] == [pred.classes[code] for code in pred.labels[expected]]
-    assert all(line[1] != line[2] for line in found["rows"])
+    assert [line[1] for line in lines] == [pred.classes[code] for code in pred.labels[expected]]
+    assert all(line[1] != line[2] for line in lines)
 
 
-@pytest.mark.parametrize("kind", ["dict", "pandas", "polars", "pyarrow"])
-def test_columns_of_any_frame_stand_beside_the_mistakes(example, kind):
+def test_columns_of_any_frame_stand_beside_the_mistakes(example):
     columns = {"name": [f"row {k}" for k in range(example.n)], "x": np.linspace(0, 1, example.n)}
-    if kind == "pandas":
-        import pandas
-
-        given = pandas.DataFrame(columns, index=np.arange(example.n)[::-1])
-    elif kind == "polars":
-        import polars
-
-        given = polars.DataFrame(columns)
-    elif kind == "pyarrow":
-        import pyarrow
-
-        given = pyarrow.table(columns)
-    else:
-        given = columns
-    found = mistakes.find(example.source, "entropy", given, 5)
-    assert found["head"][-2:] == ["name", "x"]
-    for line in found["rows"]:
-        assert line[-2] == f"row {line[0]}"
-        assert line[-1] == f"{int(line[0]) / (example.n - 1):.4g}"
+    reversed_labels = pandas.DataFrame(columns, index=np.arange(example.n)[::-1])
+    for given in (columns, reversed_labels, polars.DataFrame(columns), pyarrow.table(columns)):
+        found = mistakes.find(example, "entropy", given, 5)["table"]
+        assert found.head[-2:] == ["name", "x"]
+        for line in found.rows:
+            assert line[-2] == f"row {line[0]}"
+            assert line[-1] == f"{int(line[0]) / (example.n - 1):.4g}"
 
 
 def test_ids_and_ties_keep_their_order():
     score = np.array([0.5, 0.1, 0.1, 0.1, 0.9, 0.2])
     pred = uq.Predictions(error=[1, 1, 1, 0, 0, 1], scores={"s": score}, ids=list("abcdef"))
     ev = quiet(uq.evaluate, pred, metrics="uq_auc")
-    assert [line[:2] for line in mistakes.find(ev.source, "s", None, 2)["rows"]] == [["1", "b"], ["2", "c"]]
+    assert [line[:2] for line in mistakes.find(ev, "s", None, 2)["table"].rows] == [("1", "b"), ("2", "c")]
 
 
 def test_numbers_are_short(page):
@@ -207,21 +202,21 @@ def test_the_verdict_does_not_praise_chance():
     assert "more rows would not help" in text
 
 
-@pytest.mark.parametrize("feasible", [True, False])
-def test_another_score_with_the_same_promise_is_mentioned(feasible):
+def test_another_score_with_the_same_promise_is_mentioned():
     ev = evaluated()
     payload = payload_of(ev)
     act = quiet(uq.choose_threshold, ev.source.score("s2"), ev.source.error, max_risk=0.05, n_scores=3)
-    act = replace(act, feasible=feasible, coverage=0.01 if feasible else 0.0)
-    (line,) = _accepts_more(act, payload["explorer"])
     at = payload["explorer"]["targets"].index(0.05)
     best = max(payload["explorer"]["scores"], key=lambda part: part["certified"][at]["coverage"])
-    share = words.percent(best["certified"][at]["coverage"])
-    name = best["name"]
-    expected = (
-        f"With the same promise, {name} accepts more:" if feasible else f"With {name} the same promise can be made: for"
-    )
-    assert line.startswith(f"{expected} {share} of inputs")
+    said = f"{words.percent(best['certified'][at]['coverage'])} of inputs, where it is at most"
+    for feasible, start in (
+        (True, f"With the same promise, {best['name']} accepts more: "),
+        (False, f"With {best['name']} the same promise can be made: for "),
+    ):
+        less = replace(act, feasible=feasible, coverage=0.01 if feasible else 0.0)
+        verdict = payload["verdict"] | {"act": less, "more": _accepts_more(less, payload["explorer"])}
+        assert start + said in Page(render(payload | {"verdict": verdict})).text
+    assert _accepts_more(replace(act, coverage=1.0), payload["explorer"]) is None
 
 
 def test_the_best_score_may_be_one_that_cannot_be_certified():
@@ -262,32 +257,36 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_target_of_the_explorer_is_what_choose_threshold_gives(kind):
-    ev = evaluated(**KINDS[kind])
-    table, found = ev.source, payload_of(ev, max_risk=0.033, compare=False)["explorer"]
-    assert 0.033 in found["targets"]
-    assert len(found["targets"]) >= 38
-    feasible = set()
-    for part in found["scores"]:
-        for target, got in zip(found["targets"], part["certified"], strict=True):
-            t = quiet(
-                uq.choose_threshold,
-                table.score(part["name"]),
-                table.share_loss,
-                max_risk=target,
-                level=ev.level,
-                clusters=table.pred.clusters,
-                n_scores=len(ev.scores),
-            )
-            feasible.add(t.feasible)
-            assert (got["value"] is None) != t.feasible
-            assert got["value"] in (None, t.value)
-            assert (got["accepted"], got["errors"], got["coverage"]) == (t.n_accepted, t.errors_accepted, t.coverage)
-            assert got["rows_needed"] == t.rows_needed
-            assert got["risk"] is None if math.isnan(t.risk) else got["risk"] == t.risk
-            assert part["data_hash"] == t.data_hash
-    assert feasible == ({False} if kind == "few clusters" else {True, False})
+def test_every_target_of_the_explorer_is_what_choose_threshold_gives():
+    for kind in KINDS:
+        ev = evaluated(**{"n": 500, "scores": 2} | KINDS[kind])
+        table, found = ev.source, payload_of(ev, max_risk=0.033, compare=False)["explorer"]
+        assert 0.033 in found["targets"]
+        assert len(found["targets"]) >= 38
+        feasible = set()
+        for part in found["scores"]:
+            for target, got in zip(found["targets"], part["certified"], strict=True):
+                t = quiet(
+                    uq.choose_threshold,
+                    table.score(part["name"]),
+                    table.share_loss,
+                    max_risk=target,
+                    level=ev.level,
+                    clusters=table.pred.clusters,
+                    n_scores=len(ev.scores),
+                )
+                feasible.add(t.feasible)
+                assert (got["value"] is None) != t.feasible
+                assert got["value"] in (None, t.value)
+                assert (got["accepted"], got["errors"], got["coverage"]) == (
+                    t.n_accepted,
+                    t.errors_accepted,
+                    t.coverage,
+                )
+                assert got["rows_needed"] == t.rows_needed
+                assert got["risk"] is None if math.isnan(t.risk) else got["risk"] == t.risk
+                assert part["data_hash"] == t.data_hash
+        assert feasible == ({False} if kind == "few clusters" else {True, False})
 
 
 def test_the_other_slider_is_the_risk_map():
@@ -299,10 +298,9 @@ def test_the_other_slider_is_the_risk_map():
         assert values == getattr(expected, key).tolist()
 
 
-def test_the_page_shows_the_explorer_in_words(page, example):
+def test_the_page_shows_the_explorer_in_words(page, payload):
     shown = page.data["explorer"]
-    payload = payload_of(example)["explorer"]
-    for part, drawn in zip(payload["scores"], shown["scores"], strict=True):
+    for part, drawn in zip(payload["explorer"]["scores"], shown["scores"], strict=True):
         assert drawn["values"] == [found["value"] for found in part["certified"]]
         assert len(drawn["a"]) == len(part["map"]["threshold"])
         for found, cells in zip(part["certified"], drawn["b"], strict=True):
@@ -411,13 +409,13 @@ def test_too_few_errors_are_said_first():
     assert "Too few errors (3)" in Page(uq.report(ev)).text
 
 
-@pytest.mark.parametrize("wrong", [0, 60])
-def test_all_right_or_all_wrong_still_makes_a_page(wrong):
-    found, _, _ = rows(60)
-    ev = quiet(uq.evaluate, score=found, error=[1] * wrong + [0] * (60 - wrong))
-    page = Page(uq.report(ev))
-    assert "explorer" in page.data
-    assert ("There is no wrong prediction" in page.text) == (wrong == 0)
+def test_all_right_or_all_wrong_still_makes_a_page():
+    for wrong in (0, 60):
+        found, _, _ = rows(60)
+        ev = quiet(uq.evaluate, score=found, error=[1] * wrong + [0] * (60 - wrong))
+        page = Page(uq.report(ev))
+        assert "explorer" in page.data
+        assert ("There is no wrong prediction" in page.text) == (wrong == 0)
 
 
 def test_a_score_that_no_one_can_certify_is_left_out_and_named():
@@ -499,7 +497,7 @@ def test_line_separators_and_lone_surrogates_can_be_written(tmp_path):
 def test_endless_names_are_cut(example):
     found, error, _ = rows(200, scores=1)
     ev = quiet(uq.evaluate, score={"x" * 5000: found["s0"]}, error=error, metrics=["uq_auc"])
-    assert payload_of(ev)["table"]["rows"][0][0] == "x" * 119 + "…"
+    assert payload_of(ev)["table"].rows[0][0] == "x" * 119 + "…"
 
 
 # ---- size, time, writing ---------------------------------------------------------------------------------------
@@ -528,12 +526,13 @@ def test_a_million_rows_and_five_scores_in_15_seconds_and_3_megabytes(tmp_path):
     assert path.stat().st_size < 3_000_000
 
 
-def test_the_same_evaluation_gives_the_same_page(example):
-    assert uq.report(example) == uq.report(example)
+def test_the_same_evaluation_gives_the_same_page():
+    ev = evaluated(n=200, scores=2)
+    assert uq.report(ev) == uq.report(ev)
 
 
 def test_the_data_hash_is_of_the_rows():
-    first, again, other = (payload_of(evaluated(n), compare=False)["data_hash"] for n in (300, 300, 301))
+    first, again, other = (data_hash(evaluated(n)) for n in (300, 300, 301))
     assert first == again
     assert first != other
     assert len(first) == 64
@@ -562,9 +561,9 @@ def test_a_report_is_as_public_as_other_files(tmp_path):
     assert path.stat().st_mode == (tmp_path / "other").stat().st_mode
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
+def test_bad_arguments_are_named():
+    ev = evaluated()
+    for change, message in (
         ({"result": {"a": 1}}, "`result` is a dict. Pass what uqeval.evaluate or uqeval.compare returns"),
         ({"max_risk": 5}, "`max_risk` must lie strictly between 0 and 1"),
         ({"max_risk": [0.1, 0.2]}, "`max_risk` must be one number"),
@@ -579,12 +578,10 @@ def test_a_report_is_as_public_as_other_files(tmp_path):
         ({"path": "/nowhere/page.html"}, "there is no folder '/nowhere'"),
         ({"path": "/"}, "`path` is the folder '/'"),
         ({"path": os.devnull}, "is no ordinary file"),
-    ],
-)
-def test_bad_arguments_are_named(change, message):
-    options = {"result": evaluated(), **change}
-    with pytest.raises(InputError, match=message):
-        uq.report(options.pop("result"), options.pop("path", None), **options)
+    ):
+        options = {"result": ev, **change}
+        with pytest.raises(InputError, match=message):
+            uq.report(options.pop("result"), options.pop("path", None), **options)
 
 
 def test_a_comparison_has_no_rows_for_columns():
@@ -593,20 +590,15 @@ def test_a_comparison_has_no_rows_for_columns():
         uq.report(uq.compare(found, error=error), columns={"x": [1]})
 
 
-def test_report_can_be_called_before_and_after_its_parts_are_imported():
+def test_report_is_the_function_before_and_after_its_parts_are_imported():
     code = """
-import uqeval as uq, inspect
-ev = uq.evaluate(score=[0.1, 0.2, 0.3, 0.9] * 20, error=[0, 0, 0, 1] * 20, metrics="uq_auc")
-first = uq.report(ev)
-import uqeval.report.page
-from uqeval.report import report
-import uqeval.report as module
-assert first == uq.report(ev) == report(ev) == module(ev) == uqeval.report(ev)
+import inspect, types, uqeval as uq
+assert inspect.isfunction(uq.report)
+import uqeval.pages, uqeval.pages.report
+from uqeval import report
+assert report is uq.report is uqeval.report is uqeval.pages.report.report
+assert isinstance(uq.pages, types.ModuleType) and type(uq.pages) is types.ModuleType
 assert list(inspect.signature(uq.report).parameters)[:3] == ["result", "path", "max_risk"]
 """
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
-
-
-def test_importing_a_part_first_leaves_report_callable():
-    code = "import uqeval.report.words, uqeval as uq; assert callable(uq.report) and callable(uq.report.report)"
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+    for first in ("", "import uqeval.pages.words"):
+        subprocess.run([sys.executable, "-c", f"{first}\n{code}"], check=True, timeout=120)

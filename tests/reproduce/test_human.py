@@ -14,20 +14,21 @@ import pytest
 import uqeval as uq
 from uqeval import metrics
 from uqeval._errors import InputError
-from uqeval.reproduce import panels
-from uqeval.reproduce.human import figures as real_figures
-from uqeval.reproduce.human import page as real_page
+from uqeval.reproduce.human import page as human_page
 from uqeval.reproduce.human.judging import FIRST_ORDER, SECOND_ORDER, Reference, judge, read_rows, scores_of
 from uqeval.reproduce.human.run import run_study
-from uqeval.reproduce.human.tables import pattern
-from uqeval.reproduce.logits.writer import find_predictions, save_logits
+from uqeval.reproduce.human.tables import four_of
+from uqeval.reproduce.logits.folder import find_predictions
+from uqeval.reproduce.logits.writer import save_logits
 
+pytestmark = pytest.mark.usefixtures("undrawn")
 N, K = 400, 5
-PAPER = [
+PRINTED = [
     {"metric": metric, "truth": truth, "r": 0.5, "low": 0.4, "high": 0.6}
     for metric in ("uq_auc", "uq_c_index")
     for truth in ("kendall_phi", "kendall_varphi")
 ]
+PAPER = {"printed": PRINTED, "models": 116}
 NAMES = ["resnet18-a", "vgg11-b", "swin_t-c", "densenet121-d", "mnasnet-e", "resnet50-f", "vit_b-g", "alexnet-h"]
 
 
@@ -40,7 +41,7 @@ def reference():
     labels = np.array([rng.choice(K, p=row) for row in soft])
     rated = np.ones(N, dtype=bool)
     rated[7] = False
-    return Reference("cifar10h", "Ten things", labels, K, lambda rows: soft[rows], rated)
+    return Reference("cifar10h", "Ten things", labels, K, lambda rows: soft[rows], rated, PAPER)
 
 
 def logits_of(reference, strength, seed, members=0):
@@ -62,7 +63,7 @@ def folder(tmp_path, reference):
 
 
 def study_of(reference, folder, **more):
-    return run_study(reference, folder, paper=PAPER, paper_models=116, **more)
+    return run_study(reference, folder, **more)
 
 
 # ---- one model -----------------------------------------------------------------------------------------------------
@@ -73,41 +74,41 @@ def softmax(logits):
     return z / z.sum(axis=-1, keepdims=True)
 
 
-@pytest.mark.parametrize("name", ["resnet50-f", "ensemble"])
-def test_row_of_a_model_equals_evaluate(folder, reference, name):
-    (found,) = [p for p in find_predictions(folder) if p.name == name]
-    rows = judge(found, read_rows(found, reference, None, scores_of(found.kind)), K)
-    keep = np.flatnonzero(reference.rated)
-    logits = np.asarray(found.open(), dtype=np.float64)[..., keep, :]
-    given = {"logits": logits} if logits.ndim == 2 else {"member_logits": logits}
-    pred = uq.Predictions(reference.labels[keep], soft_labels=reference.soft(keep), **given)
-    asked = ["uq_auc", "uq_c_index", "aurc", "augrc", "ece", "brier", "log_loss", "kendall_phi", "kendall_varphi"]
-    ev = uq.evaluate(pred, scores=[row["score"] for row in rows], metrics=asked)
-    assert len(rows) == (len(FIRST_ORDER) if logits.ndim == 2 else len(SECOND_ORDER))
-    for row in rows:
-        for metric in asked:
-            value = (ev[metric] if metric in ("ece", "brier", "log_loss") else ev[row["score"], metric]).value
-            assert row[metric] == pytest.approx(value, abs=1e-12), (row["score"], metric)
+def test_row_of_a_model_equals_evaluate(folder, reference):
+    for name in ("resnet50-f", "ensemble"):
+        (found,) = [p for p in find_predictions(folder) if p.name == name]
+        rows = judge(found, read_rows(found, reference, None, scores_of(found.kind)), K)
+        keep = np.flatnonzero(reference.rated)
+        logits = np.asarray(found.open(), dtype=np.float64)[..., keep, :]
+        given = {"logits": logits} if logits.ndim == 2 else {"member_logits": logits}
+        pred = uq.Predictions(reference.labels[keep], soft_labels=reference.soft(keep), **given)
+        asked = ["uq_auc", "uq_c_index", "aurc", "augrc", "ece", "brier", "log_loss", "kendall_phi", "kendall_varphi"]
+        ev = uq.evaluate(pred, scores=[row["score"] for row in rows], metrics=asked)
+        assert len(rows) == (len(FIRST_ORDER) if logits.ndim == 2 else len(SECOND_ORDER))
+        for row in rows:
+            for metric in asked:
+                value = (ev[metric] if metric in ("ece", "brier", "log_loss") else ev[row["score"], metric]).value
+                assert row[metric] == pytest.approx(value, abs=1e-12), (row["score"], metric)
 
 
-@pytest.mark.parametrize("name", ["resnet50-f", "dropout"])
-def test_one_versus_rest_equals_the_library_function(folder, reference, name):
-    (found,) = [p for p in find_predictions(folder) if p.name == name]
-    vectors = read_rows(found, reference, None, scores_of(found.kind))
-    row = judge(found, vectors, K)[1]
-    probs = softmax(np.asarray(found.open()))
-    probs = (probs if probs.ndim == 2 else probs.mean(axis=0))[reference.rated]
-    for metric in ("uq_auc", "uq_c_index"):
-        expected = metrics.one_vs_rest(metric, vectors.scores[row["score"]], vectors.labels, probs=probs)
-        assert row[f"{metric}_ovr"] == pytest.approx(expected, abs=1e-12)
+def test_one_versus_rest_equals_the_library_function(folder, reference):
+    for name in ("resnet50-f", "dropout"):
+        (found,) = [p for p in find_predictions(folder) if p.name == name]
+        vectors = read_rows(found, reference, None, scores_of(found.kind))
+        row = judge(found, vectors, K)[1]
+        probs = softmax(np.asarray(found.open()))
+        probs = (probs if probs.ndim == 2 else probs.mean(axis=0))[reference.rated]
+        for metric in ("uq_auc", "uq_c_index"):
+            expected = metrics.one_vs_rest(metric, vectors.scores[row["score"]], vectors.labels, probs=probs)
+            assert row[f"{metric}_ovr"] == pytest.approx(expected, abs=1e-12)
 
 
-@pytest.mark.parametrize("rows", [37, 57, 1])  # 57 leaves a last piece of one row
-def test_numbers_do_not_depend_on_the_size_of_the_pieces(folder, reference, monkeypatch, rows):
-    found = find_predictions(folder)
+def test_numbers_do_not_depend_on_the_size_of_the_pieces(folder, reference, monkeypatch):
+    found = [p for p in find_predictions(folder) if p.name in ("resnet50-f", "ensemble", "dropout")]
     whole = [judge(p, read_rows(p, reference, None, scores_of(p.kind)), K) for p in found]
-    monkeypatch.setattr("uqeval.reproduce.human.judging._VALUES", rows * K)
-    assert [judge(p, read_rows(p, reference, None, scores_of(p.kind)), K) for p in found] == whole
+    for rows in (37, 57, 1):  # 57 leaves a last piece of one row
+        monkeypatch.setattr("uqeval.reproduce.human.judging._VALUES", rows * K)
+        assert [judge(p, read_rows(p, reference, None, scores_of(p.kind)), K) for p in found] == whole
 
 
 def test_rows_that_a_model_covers_are_the_only_ones_it_is_judged_on(tmp_path, reference):
@@ -160,14 +161,14 @@ def test_table_above_an_accuracy_leaves_the_others_out(folder, reference):
 
 def test_comparisons_are_those_of_compare(folder, reference):
     study = study_of(reference, folder)
-    found = [r for r in study.more["comparisons"] if (r["of"], r["metric"]) == ("ensemble, 4 members", "uq_auc")]
+    found = [r for r in study.tables["comparisons"] if (r["of"], r["metric"]) == ("ensemble, 4 members", "uq_auc")]
     assert {row["b"] for row in found} == {"total_entropy"}
     (prediction,) = [p for p in find_predictions(folder) if p.name == "ensemble"]
     vectors = read_rows(prediction, reference, None, list(SECOND_ORDER))
     expected = uq.compare(vectors.scores, error=vectors.error, metric="uq_auc", baseline="total_entropy")
     assert [row["difference"] for row in found] == [pair.difference for pair in expected.rows]
     assert [row["p_adjusted"] for row in found] == [pair.p_adjusted for pair in expected.rows]
-    best = [row for row in study.more["comparisons"] if row["of"] == "models, by entropy"]
+    best = [row for row in study.tables["comparisons"] if row["of"] == "models, by entropy"]
     assert len(best) == 6
 
 
@@ -184,7 +185,7 @@ def test_few_models_give_a_study_without_correlations(tmp_path, reference):
     assert all(math.isnan(row["r"]) for row in study.correlations)
     assert any("need at least 4 single models" in note for note in study.notes)
     said = "The correlations are undefined: too few single models (1; at least 4 are needed)."
-    assert real_page.verdicts(study) == ([], [], [said])
+    assert human_page.verdicts(study) == ([], [], [said])
 
 
 def test_models_without_errors_or_with_constant_scores_do_not_stop_the_study(folder, reference, tmp_path):
@@ -200,18 +201,15 @@ def test_models_without_errors_or_with_constant_scores_do_not_stop_the_study(fol
     assert {row["n"] for row in study.correlations} == {len(NAMES)}  # one set of models for all cells
     assert [row["model"] for row in study.settings["undefined"]] == ["flat", "perfect"]
     assert any("perfect (UQ-AUC is undefined: it makes no error)" in note for note in study.notes)
-    assert "perfect" in real_page.real_page(study, panels.save(real_figures.draw(study), tmp_path / "out"))
+    assert "perfect" in (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
 
 
-def test_pattern_is_read_from_the_numbers():
-    def rows(*four):
-        pairs = [(m, t) for m in ("uq_auc", "uq_c_index") for t in ("kendall_phi", "kendall_varphi")]
-        return [{"metric": m, "truth": t, "r": r} for (m, t), r in zip(pairs, four, strict=True)]
-
-    assert all(pattern(rows(0.9, 0.5, 0.1, 0.95)).values())
-    assert not pattern(rows(0.1, 0.5, 0.9, 0.95))["auc_follows_phi_better"]
-    assert not pattern(rows(0.9, 0.96, 0.1, 0.95))["c_index_follows_varphi_better"]
-    assert pattern(rows(0.9, math.nan, 0.1, 0.95)) is None
+def test_the_four_correlations_are_known_together_or_not_at_all():
+    pairs = [(m, t) for m in ("uq_auc", "uq_c_index") for t in ("kendall_phi", "kendall_varphi")]
+    rows = [{"metric": m, "truth": t, "r": r} for (m, t), r in zip(pairs, (0.9, 0.5, 0.1, 0.95), strict=True)]
+    assert four_of(rows) == dict(zip(pairs, (0.9, 0.5, 0.1, 0.95), strict=True))
+    assert four_of([*rows[:3], rows[3] | {"r": math.nan}]) is None
+    assert four_of(rows[1:]) is None
 
 
 # ---- what cannot be used ---------------------------------------------------------------------------------------------
@@ -253,7 +251,7 @@ def test_keep_going_judges_the_others_and_lists_every_failure(folder, reference,
         assert name in failure["reason"]
         with pytest.raises(InputError, match=reasons[name]):
             study_of(reference, failure["file"])
-    page = real_page.real_page(study, {})
+    page = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
     written = json.loads((tmp_path / "out" / "table.json").read_text())
     for failure in study.failures:
         assert os.path.basename(failure["file"]) in page
@@ -279,8 +277,8 @@ def test_when_nothing_can_be_used_all_reasons_are_given(tmp_path, reference):
 def test_second_run_reads_nothing_again(folder, reference, tmp_path, monkeypatch):
     calls = []
     study = study_of(reference, folder, out=tmp_path / "out", progress=lambda *step: calls.append(step))
-    assert calls[0] == (0, 10)
-    assert calls[-1] == (10, 10)
+    scoring = [step for step in calls if step[0] == "scoring"]
+    assert (scoring[0], scoring[-1]) == (("scoring", 0, 10), ("scoring", 10, 10))
     save_logits(folder, "new", logits_of(reference, 1.0, 60), labels=reference.labels, source="test")
     read = []
     real = read_rows
@@ -303,7 +301,7 @@ _KILLED = """
 import sys, time
 import numpy as np
 from uqeval.reproduce.human import run as real
-from test_real import PAPER, Reference, K, N
+from test_human import PAPER, Reference, K, N
 
 rng = np.random.default_rng(0)
 soft, labels = np.load(sys.argv[1] + "/soft.npy"), np.load(sys.argv[1] + "/y.npy")
@@ -313,8 +311,8 @@ def waiting(*args, **more):
     time.sleep(0.15)
     return slow(*args, **more)
 real.read_rows = waiting
-ref = Reference("cifar10h", "Ten things", labels, K, lambda rows: soft[rows], np.ones(N, dtype=bool))
-real.run_study(ref, sys.argv[1] + "/predictions", paper=PAPER, paper_models=1, out=sys.argv[1] + "/out", jobs=1)
+ref = Reference("cifar10h", "Ten things", labels, K, lambda rows: soft[rows], np.ones(N, dtype=bool), PAPER)
+real.run_study(ref, sys.argv[1] + "/predictions", out=sys.argv[1] + "/out", jobs=1)
 print("done", flush=True)
 """
 
@@ -366,7 +364,7 @@ def soft(rows):
 
 reference = Reference("imagenet_real", "generated", y, classes, soft, np.ones(n, dtype=bool))
 start = time.perf_counter()
-run_study(reference, folder, paper=[], paper_models=0, scores=sys.argv[3].split(","), jobs=1)
+run_study(reference, folder, scores=sys.argv[3].split(","), jobs=1)
 # Not ru_maxrss: a child inherits the peak of the process that started it.
 peak = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))
 print(time.perf_counter() - start, peak / 1024**2)

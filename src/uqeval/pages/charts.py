@@ -10,12 +10,13 @@ import numpy as np
 
 from uqeval import plot
 from uqeval._errors import InputError, collected
+from uqeval._result import Grid
 from uqeval.decide.threshold import Threshold
 from uqeval.decide.threshold import shown as printed
 from uqeval.evaluation.comparison import Comparison
 from uqeval.evaluation.result import Evaluation
 from uqeval.metrics.registry import REGISTRY
-from uqeval.report.words import cell, clip, count, percent, plural
+from uqeval.pages.words import cell, clip, count, percent, plural
 
 __all__ = ["of_comparison", "of_evaluation"]
 
@@ -52,7 +53,7 @@ def of_comparison(cmp: Comparison, like: Evaluation | None = None) -> tuple[list
     return ([] if figure is None else [figure]), notes
 
 
-_Words = Callable[[], tuple[str, dict[str, Any] | None]]
+_Words = Callable[[], tuple[str, Grid | None]]
 
 
 def _figure(name: str, place: str, draw: Callable[[], Any], tell: _Words, notes: list[str]) -> Figure | None:
@@ -74,7 +75,7 @@ def _figure(name: str, place: str, draw: Callable[[], Any], tell: _Words, notes:
         "title": heading,
         "notes": [lines] if isinstance(lines, str) else list(lines),
         "text": text,
-        "table": table,
+        "table": None if table is None else table._replace(caption=f"{heading}, as numbers"),
         "wide": "facet" in spec or place != "charts",
         "spec": spec,
         "schema": schema,
@@ -122,7 +123,7 @@ def _nothing_more() -> tuple[str, None]:
     return "Rows whose majority label differs from the prediction, among the accepted ones.", None
 
 
-def _estimates(ev: Evaluation, shown: list[str], metric: str) -> tuple[str, dict[str, Any] | None]:
+def _estimates(ev: Evaluation, shown: list[str], metric: str) -> tuple[str, Grid | None]:
     """The metric that sums the chart up."""
     if metric not in ev.metrics:
         return f"{REGISTRY[metric].title} was not asked for.", None
@@ -131,14 +132,14 @@ def _estimates(ev: Evaluation, shown: list[str], metric: str) -> tuple[str, dict
     title = REGISTRY[metric].title
     text = f"{title}: {clip(best)} {ev[best, metric]}"
     text += f", down to {clip(worst)} {ev[worst, metric]}." if len(order) > 1 else "."
-    return text, {"corner": "score", "head": [title], "rows": [[clip(name), str(ev[name, metric])] for name in order]}
+    return text, Grid(["score", title], [[clip(name), str(ev[name, metric])] for name in order])
 
 
 def _or_low(value: float) -> float:
     return -math.inf if math.isnan(value) else value
 
 
-def _risks(maps: dict[str, Any]) -> tuple[str, dict[str, Any] | None]:
+def _risks(maps: dict[str, Any]) -> tuple[str, Grid | None]:
     if not maps:
         return "Risk of the accepted inputs against their share.", None
     rows = [[clip(name), *(percent(_at(found, "risk", share)) for share in _SHARES)] for name, found in maps.items()]
@@ -148,15 +149,15 @@ def _risks(maps: dict[str, Any]) -> tuple[str, dict[str, Any] | None]:
         + (f" to {percent(max(half))}, by score" if max(half) > min(half) else "")
         + f"; accepting everything, {percent(max(found['risk'][-1] for found in maps.values()))}."
     )
-    return text, {"corner": "score", "head": [f"at {percent(share)}" for share in _SHARES], "rows": rows}
+    return text, Grid(["score", *(f"at {percent(share)}" for share in _SHARES)], rows)
 
 
-def _thresholds(maps: dict[str, Any]) -> tuple[str, dict[str, Any] | None]:
+def _thresholds(maps: dict[str, Any]) -> tuple[str, Grid | None]:
     text = "The table gives the threshold that accepts a given share of the inputs."
     if not maps:
         return "Risk below each threshold.", None
     rows = [[clip(name), *(cell(_at(found, "threshold", share)) for share in _SHARES)] for name, found in maps.items()]
-    return text, {"corner": "score", "head": [f"accepts {percent(share)}" for share in _SHARES], "rows": rows}
+    return text, Grid(["score", *(f"accepts {percent(share)}" for share in _SHARES)], rows)
 
 
 def _at(found: dict[str, Any], key: str, share: float) -> float:
@@ -166,7 +167,7 @@ def _at(found: dict[str, Any], key: str, share: float) -> float:
     )
 
 
-def _medians(ev: Evaluation, shown: list[str]) -> tuple[str, dict[str, Any] | None]:
+def _medians(ev: Evaluation, shown: list[str]) -> tuple[str, Grid | None]:
     table = ev.source
     assert table is not None
     error = table.error if table.error is not None else table.share_loss
@@ -177,10 +178,10 @@ def _medians(ev: Evaluation, shown: list[str]) -> tuple[str, dict[str, Any] | No
         score = table.score(name)
         rows.append([clip(name), cell(np.median(score[~wrong])), cell(np.median(score[wrong]))])
     text = "The less the two colours overlap, the better the score tells wrong from right."
-    return text, {"corner": "score", "head": ["median, right", "median, wrong"], "rows": rows}
+    return text, Grid(["score", "median, right", "median, wrong"], rows)
 
 
-def _promises(lead: str, explorer: dict[str, Any] | None) -> tuple[str, dict[str, Any] | None]:
+def _promises(lead: str, explorer: dict[str, Any] | None) -> tuple[str, Grid | None]:
     part = next((part for part in (explorer or {}).get("scores", ()) if part["name"] == lead), None)
     if explorer is None or part is None:
         return "Threshold for a prescribed risk.", None
@@ -193,10 +194,10 @@ def _promises(lead: str, explorer: dict[str, Any] | None) -> tuple[str, dict[str
         f"Find the risk that you accept on the x axis and read the threshold of {clip(lead)} above it. The table has "
         f"certified thresholds, each for a target fixed beforehand; the explorer below has more."
     )
-    return text, {"corner": "target risk", "head": ["certified: act at or below", "inputs accepted"], "rows": rows}
+    return text, Grid(["target risk", "certified: act at or below", "inputs accepted"], rows)
 
 
-def _bins(ev: Evaluation, spec: dict[str, Any]) -> tuple[str, dict[str, Any] | None]:
+def _bins(ev: Evaluation, spec: dict[str, Any]) -> tuple[str, Grid | None]:
     """The bins, as the chart has them."""
     text = "Above the diagonal the model is right more often than it says, below it less often."
     keys = ("confidence", "accuracy", "low", "high", "count")
@@ -213,4 +214,4 @@ def _bins(ev: Evaluation, spec: dict[str, Any]) -> tuple[str, dict[str, Any] | N
         ]
         for row in rows
     ]
-    return text, {"corner": "mean confidence", "head": ["accuracy (interval)", "rows"], "rows": lines}
+    return text, Grid(["mean confidence", "accuracy (interval)", "rows"], lines)

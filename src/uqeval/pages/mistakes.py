@@ -10,9 +10,10 @@ import numpy as np
 from uqeval import truth
 from uqeval._check import Int, to_array
 from uqeval._errors import InputError
-from uqeval.evaluation.row_data import RowData
+from uqeval._result import Grid
+from uqeval.evaluation.result import Evaluation
 from uqeval.inputs import Predictions
-from uqeval.report.words import cell, clip, count
+from uqeval.pages.words import cell, clip, count
 
 __all__ = ["check_columns", "find"]
 
@@ -43,8 +44,10 @@ def check_columns(columns: Any, n: int) -> dict[str, Any]:
     return given
 
 
-def find(table: RowData, score: str, columns: Any, most: int) -> dict[str, Any] | None:
+def find(ev: Evaluation, score: str, columns: Any, most: int) -> dict[str, Any] | None:
     """The wrong rows with the lowest score; None where errors are unknown or none are asked for."""
+    if (table := ev.source) is None:
+        return None
     pred, error = table.pred, table.error
     given = check_columns(columns, pred.n)
     if error is None or most == 0:
@@ -66,12 +69,9 @@ def find(table: RowData, score: str, columns: Any, most: int) -> dict[str, Any] 
     for name, values in given.items():  # beside the others, whatever they are called
         head.append(clip(name))
         cells.append([cell(value) for value in _taken(name, values, rows)])
-    return {
-        "score": score,
-        "head": head,
-        "rows": [list(line) for line in zip(*cells, strict=True)],
-        "total": count(int(error.sum())),
-    }
+    note = "Rows count from 0, in the order of the rows that were evaluated."
+    listed = Grid(head, list(zip(*cells, strict=True)), "Confident mistakes", [note])
+    return {"score": score, "table": listed, "total": count(int(error.sum()))}
 
 
 def _lowest(score: Any, wrong: Int, most: int) -> Int:

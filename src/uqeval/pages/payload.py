@@ -1,0 +1,283 @@
+"""An evaluation or a comparison → what the page says, as a plain dict of text and numbers.
+
+Nothing here is HTML, and nothing is escaped: that is for `builder`. Rows are aggregated, so that the dict is as small
+for a million of them as for a thousand.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from typing import Any
+
+import numpy as np
+
+from uqeval._errors import InputError, collected
+from uqeval._result import Grid, number, p_text, versions
+from uqeval.decide.choose import choose_threshold
+from uqeval.decide.threshold import Threshold
+from uqeval.distributed.compare import compare as compare_scores
+from uqeval.evaluation.comparison import Comparison
+from uqeval.evaluation.result import Evaluation, heading
+from uqeval.inference.result import Estimate
+from uqeval.inference.sample import kish
+from uqeval.metrics.registry import REGISTRY
+from uqeval.pages import charts, mistakes
+from uqeval.pages.explorer import explore
+from uqeval.pages.words import clip, count, quoted, signed
+
+__all__ = ["MOST_SCORES", "comparison_payload", "evaluation_payload"]
+
+MOST_SCORES = 8  # in charts and explorer; the table has all
+_MOST_GROUPS = 20
+_MOST_PAIRS = 60
+_WORDS = ((0.9, "very well"), (0.8, "well"), (0.7, "fairly well"), (0.0, "weakly"))
+
+
+def evaluation_payload(
+    ev: Evaluation, *, max_risk: float, title: str | None, columns: Any, most_mistakes: int, compare: bool
+) -> dict[str, Any]:
+    """Everything on the page of an evaluation."""
+    table = ev.source
+    lead_metric, lead = _lead(ev)
+    listed = mistakes.find(ev, lead, columns, most_mistakes)  # first: bad columns are said before the long work
+    shown = _shown(ev, lead_metric)
+    explorer = explore(ev, shown, max_risk)
+    act, act_note = _act(ev, lead, max_risk)
+    cmp, cmp_notes = _compared(ev, shown) if compare else (None, [])
+    drawn, chart_notes = charts.of_evaluation(ev, shown, lead, act, explorer)
+    compared = None if cmp is None else comparison_section(cmp, ev)
+    return {
+        "kind": "evaluation",
+        "title": title or "Can this uncertainty be trusted?",
+        "headline": ev.headline(),
+        "n": ev.n,
+        "errors": None if ev.accuracy is None else ev.n_errors,
+        "accuracy": ev.accuracy,
+        "tried": len(ev.scores),
+        "split": len(ev.groups),
+        "verdict": _verdict(ev, lead_metric, lead, act, act_note) | {"more": _accepts_more(act, explorer)},
+        "table": _metric_table(ev),
+        "model": _model(ev),
+        "glossary": _glossary(ev.metrics),
+        "charts": drawn,
+        "explorer": explorer,
+        "kept": table is not None,
+        "mistakes": listed,
+        "groups": _groups(ev, shown, lead_metric),
+        "comparison": compared,
+        "shown": shown,
+        "hidden": len(ev.scores) - len(shown),
+        "level": f"{100 * ev.level:.6g}%",
+        "clusters": None if table is None or table.pred.clusters is None else int(table.pred.clusters.max()) + 1,
+        "equal_rows": None if table is None or table.weights is None else round(kish(table.weights)),
+        "words": _WORDS,
+        "warned": [*ev.tie_notes(), *ev.warnings, *cmp_notes, *(explorer or {}).get("notes", []), *chart_notes],
+        "versions": versions(),
+        "data_hash": data_hash(ev),
+    }
+
+
+def comparison_payload(cmp: Comparison, *, title: str | None) -> dict[str, Any]:
+    """Everything on the shorter page of a comparison."""
+    return {
+        "kind": "comparison",
+        "title": title or "Is the difference real?",
+        "headline": cmp.headline(),
+        "comparison": comparison_section(cmp),
+        "glossary": _glossary((cmp.metric,)),
+        "charts": [],
+        "explorer": None,
+        "warned": list(cmp.warnings),
+        "versions": versions(),
+        "data_hash": None,
+    }
+
+
+# ---- the verdict ----------------------------------------------------------------------------------------------
+
+
+def _lead(ev: Evaluation) -> tuple[str | None, str]:
+    """The metric that picks the score to speak of, and that score."""
+    ranking = [name for name in ev.metrics if REGISTRY[name].uses_score]
+    for metric in dict.fromkeys(["uq_auc", "uq_c_index", *ranking]):
+        if metric in ranking and (best := ev.best(metric)):
+            return metric, best[0]
+    return None, ev.scores[0]
+
+
+def _shown(ev: Evaluation, metric: str | None) -> list[str]:
+    """The best few scores, in the order of the table."""
+    if metric is None or len(ev.scores) <= MOST_SCORES:
+        return list(ev.scores[:MOST_SCORES])
+    sign = -1 if REGISTRY[metric].direction == "higher" else 1
+    values = {name: ev[name, metric].value for name in ev.scores}
+    order = sorted(ev.scores, key=lambda name: (math.isnan(values[name]), sign * values[name]))
+    return [name for name in ev.scores if name in order[:MOST_SCORES]]
+
+
+def _act(ev: Evaluation, lead: str, max_risk: float) -> tuple[Threshold | None, str | None]:
+    """The certified threshold of the leading score, or why there is none."""
+    table = ev.source
+    if table is None:
+        return None, "The rows were not kept, so no threshold can be certified here."
+    if table.weights is not None:
+        return None, (
+            "No threshold is certified: the rows are weighted, and no exact bound for weighted rows is known. "
+            "Evaluate without weights, or draw rows in proportion to their weights first."
+        )
+    if table.share_loss is None:
+        return None, "No threshold is certified: that needs errors, or a loss between 0 and 1."
+    clusters = table.pred.clusters
+    try:
+        with collected():
+            found = choose_threshold(
+                {lead: table.score(lead)},
+                table.share_loss,
+                max_risk=max_risk,
+                level=ev.level,
+                clusters=clusters,
+                n_scores=len(ev.scores),
+            )
+    except InputError as error:
+        return None, f"No threshold is certified: {error}"
+    return found, None
+
+
+def _verdict(ev: Evaluation, metric: str | None, lead: str, act: Threshold | None, note: str | None) -> dict[str, Any]:
+    """What the first lines of the page are made of; `note` says why there is no threshold."""
+    e = None if metric is None else ev[lead, metric]
+    return {
+        "score": lead,
+        "few": ev.too_few(),
+        "metric": metric,
+        "title": None if metric is None else REGISTRY[metric].title,
+        "estimate": e,
+        "how": None if e is None else next((word for least, word in _WORDS if e.value >= least), None),
+        "act": act,
+        "note": note,
+        "tried": len(ev.scores),
+        "lines": [line for line in ev.verdict() if not line.startswith(f"{lead} ranks errors best")],
+    }
+
+
+def _accepts_more(act: Threshold | None, explorer: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Another score that accepts more at the same promise, which holds for all scores together."""
+    if act is None or explorer is None:
+        return None
+    at = explorer["targets"].index(act.max_risk)
+    best = max(explorer["scores"], key=lambda part: part["certified"][at]["coverage"], default=None)
+    found = {"coverage": 0.0} if best is None else best["certified"][at] | {"name": best["name"]}
+    return found if found["coverage"] > act.coverage else None
+
+
+# ---- tables ---------------------------------------------------------------------------------------------------
+
+
+def _metric_table(ev: Evaluation) -> Grid | None:
+    panel = next((panel for panel in ev.panels(width=len(ev.metrics) or 1) if panel.title is None), None)
+    if panel is None:
+        return None
+    rows = [[clip(name), *(signed(text) + " *" * top for text, top in cells)] for name, cells in ev.cells(panel)]
+    note = "Value and interval. ↑ higher is better, ↓ lower is better; the best of each column is marked. "
+    note += (ev.detectable_line() or "") if len(ev.scores) > 1 else ""
+    return Grid(["score", *(title for title, _, _ in panel.columns)], rows, "Metrics by score, with intervals", [note])
+
+
+def _model(ev: Evaluation) -> Grid | None:
+    rows = [[name, signed(str(estimate))] for name, estimate in ev.model_lines()]
+    return Grid(["metric", "value (interval)"], rows, "Metrics of the model") if rows else None
+
+
+def _glossary(metrics: tuple[str, ...]) -> list[list[str]]:
+    """What each metric means: the first line of its documentation."""
+    found = []
+    for name in metrics:
+        known = REGISTRY[name]
+        words = (known.function.__doc__ or "").strip().splitlines()[0].replace("`", "")
+        better = "higher is better" if known.direction == "higher" else "lower is better"
+        found.append([known.title, f"{words.rstrip('.')}; {better}."])
+    return found
+
+
+def _groups(ev: Evaluation, shown: list[str], metric: str | None) -> dict[str, Any] | None:
+    if not ev.groups:
+        return None
+    groups = ev.groups[:_MOST_GROUPS]
+    models = list(dict.fromkeys(row.metric for row in ev.rows if row.score is None))[:1]
+    scored = [] if metric is None else shown
+    rows = []
+    for group in groups:
+        found: list[Estimate] = [ev[None, name, group] for name in models]
+        found += [ev[name, metric, group] for name in scored]
+        rows.append([clip(group), count(found[0].n) if found else "", *(signed(str(e)) for e in found)])
+    head = ["group", "rows", *(heading(name) for name in models), *map(clip, scored)]
+    hidden = len(ev.groups) - len(groups)
+    notes = [f"… and {hidden} more groups, in the Evaluation itself."] if hidden else []
+    table = Grid(head, rows, "Metrics by group", notes)
+    return {"metric": None if metric is None else heading(metric), "table": table, "lines": ev.mixed_lines()}
+
+
+def comparison_section(cmp: Comparison, like: Evaluation | None = None) -> dict[str, Any]:
+    """Verdict, ranking, pairs and who cannot be told from whom."""
+    drawn, notes = charts.of_comparison(cmp, like)
+    whole = [row for row in cmp.rows if row.group is None]
+    parts = [row for row in cmp.rows if row.group is not None]
+    rows = [
+        [
+            f"{clip(row.a)} − {clip(row.b)}",
+            *([clip(row.group or "all rows")] if parts else []),
+            signed(f"{number(row.difference)} ({number(row.low)} to {number(row.high)})"),
+            p_text(row.p),
+            p_text(row.p_adjusted),
+        ]
+        for row in [*whole, *parts][:_MOST_PAIRS]
+    ]
+    hidden, title = len(cmp.rows) - len(rows), REGISTRY[cmp.metric].title
+    head = ["pair", *(["group"] if parts else []), "difference (interval)", "p", "adjusted p"]
+    more = [f"… and {hidden} more, in the Comparison itself."] if hidden else []
+    values = [[clip(name), signed(number(cmp.values[name]))] for name in cmp.ranking()]
+    return {
+        "headline": cmp.headline(),
+        "verdict": cmp.verdict(),
+        "title": title,
+        "ranking": Grid(["candidate", title], values, f"{title} of each candidate"),
+        "pairs": Grid(head, rows, "Paired differences", more),
+        "alike": [[clip(name) for name in run] for run in cmp.groups()],
+        "count": len(whole),
+        "adjust": cmp.adjust,
+        "level": f"{100 * cmp.level:.6g}%",
+        "charts": drawn,
+        "notes": notes,
+    }
+
+
+def _compared(ev: Evaluation, shown: list[str]) -> tuple[Comparison | None, list[str]]:
+    """The shown scores against each other, on UQ-AUC, or on UQ-C-index where only a loss is known."""
+    if (table := ev.source) is None or len(shown) < 2:
+        return None, []
+    metric = "uq_auc" if table.error is not None else "uq_c_index"
+    pred = table.pred
+    rows: dict[str, Any] = {"weights": pred.weights, "clusters": pred.clusters}
+    rows |= {"error": table.error} if metric == "uq_auc" else {"loss": table["loss"]}
+    with collected() as notes:
+        try:
+            found = compare_scores({name: table.score(name) for name in shown}, metric=metric, level=ev.level, **rows)
+        except InputError as error:
+            return None, [f"The scores are not compared: {error}"]
+    return found, [f"comparison: {note}" for note in notes]
+
+
+def data_hash(ev: Evaluation) -> str | None:
+    """SHA-256 of what was judged: scores by name, errors, loss, weights, clusters and groups, in the order of rows."""
+    if (table := ev.source) is None:
+        return None
+    found, pred = hashlib.sha256(), table.pred
+    parts: dict[str, Any] = {f"score {quoted(name)}": table.score(name) for name in ev.scores}
+    parts |= {"error": table.error, "loss": pred.loss, "labels": pred.labels, "weights": pred.weights}
+    parts |= {"clusters": pred.clusters, "groups": pred.groups}
+    for name, values in parts.items():
+        if values is not None:
+            found.update(f"{name} {len(values)} {values.dtype.str}\n".encode("utf-8", "backslashreplace"))
+            found.update(np.ascontiguousarray(values).data)
+    return found.hexdigest()
