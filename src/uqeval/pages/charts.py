@@ -18,8 +18,6 @@ from uqeval.evaluation.result import Evaluation
 from uqeval.metrics.registry import REGISTRY
 from uqeval.pages.words import cell, clip, count, percent, plural
 
-__all__ = ["of_comparison", "of_evaluation"]
-
 _SHARES = (0.5, 0.7, 0.8, 0.9, 0.95, 1.0)
 _RISKS = (0.01, 0.02, 0.05, 0.1, 0.2)
 _MOST_CANDIDATES = 30  # in the forest

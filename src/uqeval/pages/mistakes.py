@@ -15,8 +15,6 @@ from uqeval.evaluation.result import Evaluation
 from uqeval.inputs import Predictions
 from uqeval.pages.words import cell, clip, count
 
-__all__ = ["check_columns", "find"]
-
 MOST_COLUMNS = 12
 
 

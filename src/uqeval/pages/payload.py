@@ -26,8 +26,6 @@ from uqeval.pages import charts, mistakes
 from uqeval.pages.explorer import explore
 from uqeval.pages.words import clip, count, quoted, signed
 
-__all__ = ["MOST_SCORES", "comparison_payload", "evaluation_payload"]
-
 MOST_SCORES = 8  # in charts and explorer; the table has all
 _MOST_GROUPS = 20
 _MOST_PAIRS = 60

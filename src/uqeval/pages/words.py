@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-__all__ = ["cell", "clip", "count", "percent", "plural", "quoted", "signed"]
-
 _LONGEST = 120
 
 

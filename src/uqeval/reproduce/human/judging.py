@@ -27,8 +27,6 @@ from uqeval.reproduce.logits.folder import check_accuracy
 from uqeval.reproduce.study import judge_score, stored
 from uqeval.scores import available, compute
 
-__all__ = ["FIRST_ORDER", "OVR_CLASSES", "SECOND_ORDER", "Reference", "Rows", "judge", "read_rows", "scores_of"]
-
 OVR_CLASSES = 20  # one-versus-rest UQ-C-index needs a column per class: that many, evenly spaced, where there are more
 _VALUES = 1 << 20  # logits per piece: 8 MiB in float64
 _NEEDS = {name: needs[0] for name, needs in available().items()}

@@ -19,16 +19,6 @@ from uqeval.reproduce.logits.families import family_of
 from uqeval.reproduce.logits.file import Prediction
 from uqeval.reproduce.logits.manifest import check_manifest, check_rows
 
-__all__ = [
-    "LABELS",
-    "Scan",
-    "check_accuracy",
-    "check_prediction",
-    "check_shape",
-    "find_predictions",
-    "scan_predictions",
-]
-
 LABELS = "labels.npy"  # a folder of predictions may hold the reference labels too
 _ROUNDING = 0.005  # a stated accuracy may be rounded, and from logits that were not: float16 moves a few near-ties
 

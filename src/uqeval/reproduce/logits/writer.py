@@ -24,8 +24,6 @@ from uqeval.reproduce.logits.families import family_of
 from uqeval.reproduce.logits.file import KINDS
 from uqeval.reproduce.logits.manifest import ROWS, check_rows
 
-__all__ = ["About", "LogitsWriter", "Making", "check_once", "file_name", "finished", "save_logits"]
-
 _LONGEST = 200  # bytes of a file's name, with room for what comes after it
 
 

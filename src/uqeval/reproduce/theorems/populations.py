@@ -15,24 +15,6 @@ from numpy.typing import NDArray
 
 from uqeval._check import Float, Int
 
-__all__ = [
-    "MANY",
-    "Population",
-    "auc",
-    "aurc",
-    "c_index",
-    "coverages",
-    "credits",
-    "draw",
-    "drawn",
-    "g_auc",
-    "mixed",
-    "orderings",
-    "regret",
-    "subsets",
-    "two_classes",
-]
-
 MANY = 8  # inputs of a population whose 255 sets are all tried
 
 

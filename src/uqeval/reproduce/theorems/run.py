@@ -21,8 +21,7 @@ from uqeval.reproduce.packaged import read_table
 from uqeval.reproduce.page import Makers, Page
 from uqeval.reproduce.study import Publishable, Timing, check_natural
 from uqeval.reproduce.theorems.claims import CLAIMS, Check, check
-
-__all__ = ["Check", "Theorems", "theorems"]
+from uqeval.reproduce.theorems.figures import not_optimal
 
 _WORDS = read_table("words.toml")["theorems"]
 VERDICTS = ("holds", "holds in part", "fails")
@@ -64,8 +63,6 @@ class Theorems(Publishable):
 
     def figures(self, progress: Progress | None = None) -> Makers:
         """What draws its figure."""
-        from uqeval.reproduce.theorems.figures import not_optimal  # altair takes a second to load
-
         return {"not_optimal": lambda: not_optimal(self["many_classes"].numbers, self.settings["populations"])}
 
     def page(self) -> Page:
@@ -128,7 +125,4 @@ def theorems(
             rng = np.random.default_rng([settings["seed"], k])
             found.append(check(words, rng, settings["populations"]))
             tell(k + 1, len(CLAIMS))
-    result = Theorems(settings, tuple(found), timing)
-    if out is not None:
-        result.publish(out, progress=progress)
-    return result
+    return Theorems(settings, tuple(found), timing).published(out, progress)

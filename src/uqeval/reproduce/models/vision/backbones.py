@@ -29,8 +29,6 @@ from uqeval.reproduce.logits.writer import Making, check_once
 from uqeval.reproduce.models.vision import efficientnet_lite
 from uqeval.reproduce.packaged import read_table
 
-__all__ = ["PAPER_BACKBONES", "Backbone", "Preprocess", "backbone", "backbone_names", "fixed_size", "usable"]
-
 PAPER_BACKBONES = tuple(read_table("models/vision/models.toml")["paper"].split())
 _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's pixels
 _SUFFIXES = (".pth", ".pt")

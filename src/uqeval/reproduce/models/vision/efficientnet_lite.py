@@ -17,8 +17,6 @@ from torch import Tensor, nn
 
 from uqeval._errors import InputError
 
-__all__ = ["VARIANTS", "EfficientNetLite", "pretrained", "weights_file"]
-
 # Width, depth, side of the training images.
 VARIANTS = {
     "efficientnet-lite0": (1.0, 1.0, 224),

@@ -29,8 +29,6 @@ from uqeval.reproduce.models.vision.zoo_nets import make_net
 from uqeval.reproduce.packaged import read_table
 from uqeval.reproduce.store import cell_key
 
-__all__ = ["Recipe", "default_zoo", "tiny_zoo", "train_zoo"]
-
 Images = tuple[ArrayLike, ArrayLike]
 _BATCH, _TEST_BATCH, _PAD = 128, 1000, 4
 _GENTLE = {"vit", "convnext"}  # these learn with AdamW, the others with SGD

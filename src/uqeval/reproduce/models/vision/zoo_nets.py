@@ -11,8 +11,6 @@ from torch import Tensor, nn
 
 from uqeval._errors import InputError, MissingExtra
 
-__all__ = ["NETS", "make_net"]
-
 
 def make_net(kind: str, width: int, classes: int, *, dropout: float = 0.0, side: int = 32) -> nn.Module:
     """An untrained network.
