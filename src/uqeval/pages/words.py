@@ -62,11 +62,6 @@ def cell(value: Any) -> str:
     return "–" if value is None else clip(value)
 
 
-def quoted(text: str) -> str:
-    """The name so that its end is plain to see."""
-    return repr(str(text))
-
-
 def signed(text: str) -> str:
     """A number's text with a minus as long as a plus.
 

@@ -145,21 +145,16 @@ def _look_npz(path: Path, scan: Scan, named: bool) -> None:
             abouts = files.read_json(beside)
     aside = []
     for member in members:
+        where, about = f"{path} [{member}]", abouts.get(member, {})
         try:
             array = files.open_array(path, member)
+            if why := _no_logits(array):
+                aside.append((where, why))
+                continue
+            check_manifest(where, about, array.shape, alone=False)
+            scan.predictions.append(_made(member, path, member, array, about, None))
         except InputError as error:
-            scan.failed.append((f"{path} [{member}]", str(error)))
-            continue
-        if why := _no_logits(array):
-            aside.append((f"{path} [{member}]", why))
-            continue
-        about = abouts.get(member, {})
-        try:
-            check_manifest(f"{path} [{member}]", about, array.shape, alone=False)
-        except InputError as error:
-            scan.failed.append((f"{path} [{member}]", str(error)))
-            continue
-        scan.predictions.append(_made(member, path, member, array, about, None))
+            scan.failed.append((where, str(error)))
     if len(aside) == len(members):
         why = aside[0][1] if aside else "is an empty archive"
         _leave(str(path), why, scan, named)

@@ -37,10 +37,10 @@ class Theorems(Publishable):
     timing: Timing = field(default_factory=Timing, repr=False, compare=False)
 
     def __getitem__(self, name: str) -> Check:
-        for one in self.checks:
-            if one.name == name:
-                return one
-        raise InputError(f"There is no check {name!r}. Known: {', '.join(check.name for check in self.checks)}.")
+        known = {check.name: check for check in self.checks}
+        if name not in known:
+            raise InputError(f"There is no check {name!r}. Known: {', '.join(known)}.")
+        return known[name]
 
     def frame_rows(self) -> list[dict[str, Any]]:
         """A row per check."""
