@@ -19,7 +19,7 @@ from uqeval.distributed.compare import DistributedComparison, compare
 from uqeval.distributed.engines.local.files import Files
 from uqeval.distributed.evaluate import DistributedEvaluation, evaluate
 from uqeval.inputs.columns import Columns, plan_columns
-from uqeval.inputs.files import _expand, _format
+from uqeval.inputs.files import expand, format_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -54,7 +54,7 @@ def memory_needed(paths: Sequence[str], scores: Sequence[str] | str | None = Non
 def _needed(path: str, scores: Sequence[str] | str | None, options: Columns) -> int:
     import pyarrow as pa
 
-    kind = _format(path)
+    kind = format_of(path)
     if kind == "npz":
         return 0
     try:
@@ -78,7 +78,7 @@ def _row(path: str, schema: pa.Schema) -> int:
     """About how many bytes a row of a file takes: its columns, or the length of the first lines."""
     import gzip
 
-    if _format(path) == "arrow":
+    if format_of(path) == "arrow":
         widths = [getattr(field.type, "bit_width", None) if _is_flat(field.type) else None for field in schema]
         return max(1, sum(_TEXT if width is None else width // 8 for width in widths))
     with gzip.open(path) if path.endswith(".gz") else open(path, "rb") as file:
@@ -136,7 +136,7 @@ def usual_memory() -> int:
 def too_large(source: Any, scores: Sequence[str] | str | None = None, **columns: Any) -> str | None:
     """Why files should not be read whole, as a clause; None where they fit or nobody can tell."""
     free = memory_available()
-    needed = memory_needed(_expand(source), scores, **columns)
+    needed = memory_needed(expand(source), scores, **columns)
     if free is None or needed <= _SHARE * free:
         return None
     return f"the rows would need about {_size(needed)} of memory and {_size(free)} are free"

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     Source = tuple[list[str], Callable[[Plan], pa.Table]]  # the columns there are, and how to read some
 
-__all__ = ["read_predictions"]
+__all__ = ["expand", "format_of", "is_number", "read_predictions", "reading"]
 
 PathLike = str | os.PathLike[str]
 
@@ -99,15 +99,15 @@ def read_predictions(path: PathLike | Sequence[PathLike], **columns: Unpack[Colu
     Predictions(10000 rows, 10 classes: labels, probs)
     """
     options = Columns(**columns)
-    paths = _expand(path)
-    formats = [_format(name) for name in paths]
+    paths = expand(path)
+    formats = [format_of(name) for name in paths]
     if "npz" in formats:
         if set(formats) != {"npz"}:
             raise InputError(f"{listed(paths)}: NPZ files and tables cannot be joined. Read them one by one.")
         return _from_npz(paths, options)
     plans, readers = [], []
     for name, kind in zip(paths, formats, strict=True):
-        with _named(name), _reading(name):
+        with _named(name), reading(name):
             names, read = _OPENERS[kind](name)
         with _named(name):
             plans.append(plan_columns(names, options))
@@ -115,7 +115,7 @@ def read_predictions(path: PathLike | Sequence[PathLike], **columns: Unpack[Colu
         _same_columns(paths[0], plans[0].needed, name, plans[-1].needed)
     plan, parts = plans[0], []
     for name, read in zip(paths, readers, strict=True):
-        with _reading(name):
+        with reading(name):
             parts.append(read(plan))
     table = _join(paths, parts)
     try:
@@ -145,7 +145,7 @@ def _named(name: str) -> Iterator[None]:
 
 
 @contextmanager
-def _reading(name: str) -> Iterator[None]:
+def reading(name: str) -> Iterator[None]:
     """Turn whatever a reader raises into one line that names the file."""
     try:
         yield
@@ -158,7 +158,7 @@ def _reading(name: str) -> Iterator[None]:
         ) from None
 
 
-def _expand(path: PathLike | Sequence[PathLike]) -> list[str]:
+def expand(path: PathLike | Sequence[PathLike]) -> list[str]:
     """Existing files, in sorted order."""
     asked = [path] if isinstance(path, str | os.PathLike) else list(path)
     if not asked:
@@ -194,7 +194,7 @@ def _check_file(name: str) -> None:
         raise InputError(f"{name}: the file is empty (0 bytes).")
 
 
-def _format(name: str) -> str:
+def format_of(name: str) -> str:
     lower = name.lower()
     for extension, kind in _EXTENSIONS.items():
         if lower.endswith(extension) or (extension in _GZIPPED and lower.endswith(extension + ".gz")):
@@ -224,7 +224,7 @@ def _join(paths: list[str], parts: list[pa.Table]) -> pa.Table:
         chunks = [part.column(name) for part in filled]
         kinds = [chunk.type for chunk in chunks]
         if any(kind != kinds[0] for kind in kinds):
-            common = pa.float64() if all(map(_is_number, kinds)) else pa.large_string()
+            common = pa.float64() if all(map(is_number, kinds)) else pa.large_string()
             try:
                 chunks = [chunk.cast(common) for chunk in chunks]
             except pa.ArrowException:
@@ -236,7 +236,7 @@ def _join(paths: list[str], parts: list[pa.Table]) -> pa.Table:
     return pa.table(joined)
 
 
-def _is_number(kind: pa.DataType) -> bool:
+def is_number(kind: pa.DataType) -> bool:
     import pyarrow as pa
 
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
@@ -329,7 +329,7 @@ def _from_npz(paths: list[str], options: Columns) -> Predictions:
         )
     parts = []
     for name in paths:
-        with _named(name), _reading(name):
+        with _named(name), reading(name):
             parts.append(_load_npz(name))
         _same_columns(paths[0], list(parts[0]), name, list(parts[-1]))
     arguments: dict[str, Any] = {}

@@ -8,7 +8,7 @@ from typing import Any
 
 from uqeval._errors import InputError
 from uqeval.inputs.columns import nearest
-from uqeval.inputs.files import _OPENERS, PathLike, _expand, _format, _named, _reading
+from uqeval.inputs.files import _OPENERS, PathLike, _named, expand, format_of, reading
 
 __all__ = ["read_columns"]
 
@@ -23,15 +23,15 @@ def read_columns(path: PathLike | Sequence[PathLike], names: Sequence[str]) -> d
     """
     found: dict[str, list[Any]] = {name: [] for name in names}
     wanted: Any = SimpleNamespace(needed=list(found), single={})
-    for file in _expand(path):
-        if (kind := _format(file)) == "npz":
+    for file in expand(path):
+        if (kind := format_of(file)) == "npz":
             raise InputError(f"{file}: an NPZ file has no further columns.")
-        with _named(file), _reading(file):
+        with _named(file), reading(file):
             there, read = _OPENERS[kind](file)
         for name in found:
             if name not in there:
                 raise InputError(f'{file}: there is no column "{name}".{nearest(name, there)}')
-        with _reading(file):
+        with reading(file):
             table = read(wanted)
         for name, values in found.items():
             values += table[name].to_pylist()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uqeval._errors import InputError
 from uqeval.distributed.engines.protocol import Part, Place
 from uqeval.inputs.columns import listed, repeated
-from uqeval.inputs.files import _expand, _format, _is_number, _reading
+from uqeval.inputs.files import expand, format_of, is_number, reading
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -83,8 +83,8 @@ class Files:
     def __init__(self, source: Any, texts: Sequence[str] = ()) -> None:
         if source is None:
             raise InputError("`source` is None. Pass file names, or the engine that has the rows.")
-        self.paths = _expand(source)
-        self.kinds = [_format(path) for path in self.paths]
+        self.paths = expand(source)
+        self.kinds = [format_of(path) for path in self.paths]
         if "npz" in self.kinds:
             raise InputError(f"{self.paths[self.kinds.index('npz')]}: NPZ files are read whole. Use uqeval.evaluate.")
         self.texts = tuple(texts)
@@ -107,7 +107,7 @@ class Files:
                 self.lacking.setdefault(field.name, (self.paths[k], self.paths[0]))
             elif (kind := other.field(field.name).type) != field.type:
                 kinds = [one for one in (field.type, kind) if not pa.types.is_null(one)]  # a file without rows
-                text = pa.float64() if all(map(_is_number, kinds)) else pa.large_string()
+                text = pa.float64() if all(map(is_number, kinds)) else pa.large_string()
                 field = field.with_type(text if len(kinds) > 1 else kinds[0])
             fields.append(field)
         for field in other:
@@ -125,7 +125,7 @@ class Files:
     def _open(self, k: int) -> pa.Schema:
         """The columns of a file; notes its rows."""
         path = self.paths[k]
-        with _reading(path):
+        with reading(path):
             if self.kinds[k] == "parquet":
                 footer = _footer(path, self.stamps[k])
                 row = 0
@@ -210,7 +210,7 @@ class Files:
         row = chunk.row
         batches = self._batches(chunk, columns, most)
         while True:
-            with _reading(path):
+            with reading(path):
                 self._check(chunk.part)
                 batch = self._next(batches, chunk.part)
                 self._check(chunk.part)
@@ -233,7 +233,7 @@ class Files:
         for k, field in enumerate(piece.schema):
             kind = self.schema.field(field.name).type
             if field.type != kind:
-                with _reading(path):
+                with reading(path):
                     piece = piece.set_column(k, field.name, piece.column(k).cast(kind))
         return piece
 
