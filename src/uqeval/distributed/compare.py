@@ -10,8 +10,9 @@ import numpy as np
 
 from uqeval._check import Progress, check_choice, check_level, check_seed
 from uqeval._errors import InputError, UQWarning, collected, notify
+from uqeval.distributed.engines.open import open_engine
 from uqeval.distributed.engines.protocol import Engine
-from uqeval.distributed.evaluate import column_options, open_engine
+from uqeval.distributed.evaluate import column_options
 from uqeval.distributed.plan.group_pairs import pairs_by_group, same_everywhere
 from uqeval.distributed.plan.paired import Found, pairs_of_run
 from uqeval.distributed.plan.run import RANKED, Request, Run

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from uqeval._check import Progress, check_level, check_seed
-from uqeval._errors import InputError, MissingExtra, UQWarning, collected, notify
+from uqeval._errors import InputError, UQWarning, collected, notify
+from uqeval.distributed.engines.open import open_engine
 from uqeval.distributed.engines.protocol import Engine
 from uqeval.distributed.plan.by_group import clusters_in, estimate_rows, evaluate_groups
 from uqeval.distributed.plan.run import Request, Run
@@ -17,7 +18,7 @@ from uqeval.evaluation.lazy import kind_of
 from uqeval.evaluation.result import Evaluation, Mixed
 from uqeval.inputs.columns import Columns
 
-__all__ = ["DistributedEvaluation", "column_options", "evaluate", "open_engine", "run_plan"]
+__all__ = ["DistributedEvaluation", "column_options", "evaluate", "run_plan"]
 
 
 @dataclass(frozen=True)
@@ -125,44 +126,6 @@ def column_options(columns: dict[str, Any], *keys: str | None) -> tuple[Columns,
             raise InputError(f"`{name}` is no option of distributed.evaluate. Column options: {', '.join(known)}.")
     options = Columns(**columns)
     return options, [name for name in (options.label, options.pred, *keys) if name is not None]
-
-
-def open_engine(
-    engine: str | Engine,
-    source: Any,
-    memory_limit: str | int,
-    client: Any,
-    progress: Progress | None,
-    spill: str | None,
-    texts: Sequence[str] = (),
-) -> Engine:
-    """The engine of that name on that source; an engine that is given stays as it is."""
-    from importlib import import_module
-
-    if not isinstance(engine, str):
-        return engine
-    if engine == "local":
-        from uqeval.distributed.engines.local.engine import LocalEngine
-
-        return LocalEngine(source, memory_limit=memory_limit, spill=spill, progress=progress, texts=texts)
-    if engine not in ("dask", "spark"):
-        raise InputError(f'`engine` is {engine!r}. Choose "local", "dask" or "spark".')
-    from uqeval.distributed.engines.local.engine import parse_memory
-
-    package, kind = {"dask": ("dask", "DaskEngine"), "spark": ("pyspark", "SparkEngine")}[engine]
-    try:
-        module = import_module(f"uqeval.distributed.engines.{engine}.engine")
-        made: Engine = getattr(module, kind)(
-            source,
-            client=client,
-            memory_limit=parse_memory(memory_limit),
-            progress=progress,
-            spill=spill,
-            texts=texts,
-        )
-    except ModuleNotFoundError:
-        raise MissingExtra(f'engine="{engine}"', package, engine) from None
-    return made
 
 
 def run_plan(engine: Engine, request: Request, level: float = 0.95, seed: int = 0) -> DistributedEvaluation:

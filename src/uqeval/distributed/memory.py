@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from uqeval._errors import InputError, UQWarning, notify
 from uqeval.distributed.compare import DistributedComparison, compare
-from uqeval.distributed.engines.local.files import Files
+from uqeval.distributed.engines.files import Files
 from uqeval.distributed.evaluate import DistributedEvaluation, evaluate
 from uqeval.inputs.columns import Columns, plan_columns
 from uqeval.inputs.files import expand, format_of

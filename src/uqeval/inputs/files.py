@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from uqeval._errors import InputError
+from uqeval._errors import InputError, reason_of
 from uqeval.inputs.columns import (
     DEFAULTS,
     ColumnOptions,
@@ -152,9 +152,8 @@ def reading(name: str) -> Iterator[None]:
     except (InputError, MemoryError):
         raise
     except Exception as error:  # Arrow, zip, zlib, csv and Unicode each have kinds of their own
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0].removesuffix(".")
         raise InputError(
-            f"{name}: cannot be read; it may be truncated, corrupt or in another format ({reason})."
+            f"{name}: cannot be read; it may be truncated, corrupt or in another format ({reason_of(error)})."
         ) from None
 
 

@@ -17,7 +17,7 @@ from uqeval._check import MEND, check_vector, nearest
 from uqeval._errors import InputError
 from uqeval.distributed.bounds.bounds import StreamResult
 from uqeval.distributed.bounds.state import StreamState
-from uqeval.distributed.engines.local.files import Files
+from uqeval.distributed.engines.files import Files
 
 __all__ = ["approx_evaluate"]
 

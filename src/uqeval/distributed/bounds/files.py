@@ -17,7 +17,8 @@ from uqeval._errors import InputError
 from uqeval._result import Result
 from uqeval.distributed.bounds.bounds import SCHEMA_VERSION, StreamResult
 from uqeval.distributed.bounds.state import StreamState
-from uqeval.distributed.engines.local.engine import LocalEngine, parse_memory
+from uqeval.distributed.engines.limits import parse_memory
+from uqeval.distributed.engines.local.engine import LocalEngine
 from uqeval.distributed.engines.protocol import Place, State
 from uqeval.distributed.evaluate import column_options
 from uqeval.distributed.plan.columns import Prepare, find_rows, shifted

@@ -143,7 +143,7 @@ def cluster_sizes(run: Run) -> Int:
     The rows of a cluster must come together, so a bucket may take all that memory allows, alone.
     """
     fine: Int = run.state["clusters"]
-    alone = int(getattr(run.engine, "bucket_rows", getattr(run.engine, "task_rows", run.task_rows)))
+    alone = run.engine.bucket_rows
     for buckets in (len(fine) // 4, len(fine) // 2, len(fine)):
         sizes: Int = fine.reshape(buckets, -1).sum(axis=1)
         if int(sizes.max()) <= run.task_rows:
