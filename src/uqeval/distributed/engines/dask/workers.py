@@ -23,7 +23,7 @@ try:
 except ImportError:  # Dask without its scheduler
     raise MissingExtra('engine="dask"', "distributed", "dask") from None
 
-__all__ = ["active_client", "check_workers", "connect", "lib", "measure", "plain", "unhurried"]
+__all__ = ["active_client", "connect", "lib", "measure", "plain", "unhurried"]
 
 lib: Any = dask.distributed  # its functions have no types
 _OWN = 300 * 10**6  # bytes of this process, scheduler included
@@ -191,9 +191,3 @@ def measure(client: Any, memory: int, timeout: float) -> tuple[int, int]:
     limits = [(worker["memory_limit"] or memory // len(workers)) - _BASE for worker in workers]
     least = min(limit // max(1, worker["nthreads"]) for limit, worker in zip(limits, workers, strict=True))
     return sum(client.nthreads().values()), max(_LEAST // 4, least)
-
-
-def check_workers(client: Any) -> None:
-    """Raises where all workers are gone."""
-    if not client.nthreads():
-        raise InputError("All workers of the Dask cluster are gone. Start some, then run again.")
