@@ -12,7 +12,7 @@ from uqeval.inference.count import count_mean
 from uqeval.inference.intervals import estimate_mean
 from uqeval.inference.sample import Rows, Sample
 from uqeval.metrics import REGISTRY
-from uqeval.metrics.selective import Accepted
+from uqeval.metrics.areas import Accepted
 
 RANKED = [metric for metric in REGISTRY.values() if metric.uses_score and "phi" not in metric.needs[1]]
 # The risk of a share moves with the cut, whose own risk is taken from its neighbourhood: see the last tests.

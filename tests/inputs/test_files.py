@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from uqeval._errors import InputError
-from uqeval.inputs import Predictions, predictions_from_frame, read_predictions
+from uqeval.inputs import Predictions, read_predictions
 
 N = 40
 RNG = np.random.default_rng(5)
@@ -61,7 +61,7 @@ def write_csv_gz(table, path):
 
 
 def write_npz(table, path):
-    p = predictions_from_frame(table)
+    p = Predictions.from_frame(table)
     np.savez(
         path,
         labels=table["label"].to_numpy().astype(str),
@@ -125,21 +125,21 @@ def check_same(a, b):
 def test_every_format_gives_the_predictions_of_the_frame(tmp_path, name):
     table = example()
     WRITERS[name](table, tmp_path / name)
-    check_same(read_predictions(tmp_path / name), predictions_from_frame(table))
-    check_same(read_predictions(str(tmp_path / name)), predictions_from_frame(table))
+    check_same(read_predictions(tmp_path / name), Predictions.from_frame(table))
+    check_same(read_predictions(str(tmp_path / name)), Predictions.from_frame(table))
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.ndjson"])
 def test_json_lines_give_the_predictions_of_the_frame(tmp_path, name):
     table = example().drop_columns(["score_entropy"])  # JSON has no infinity
     write_jsonl(table, tmp_path / name)
-    check_same(read_predictions(tmp_path / name), predictions_from_frame(table))
+    check_same(read_predictions(tmp_path / name), Predictions.from_frame(table))
 
 
 def test_frames_of_every_kind_give_the_predictions_of_the_arrow_table():
     table = example()
-    check_same(predictions_from_frame(table.to_pandas()), predictions_from_frame(table))
-    check_same(predictions_from_frame(pl.from_arrow(table)), predictions_from_frame(table))
+    check_same(Predictions.from_frame(table.to_pandas()), Predictions.from_frame(table))
+    check_same(Predictions.from_frame(pl.from_arrow(table)), Predictions.from_frame(table))
 
 
 def test_file_and_arrays_agree(tmp_path):
@@ -171,7 +171,7 @@ def test_odd_class_names_survive_csv(tmp_path, rows):
     frame.to_csv(tmp_path / "odd.csv", index=False)
     p = read_predictions(tmp_path / "odd.csv")
     assert [p.classes[k] for k in p.labels] == data["label"]
-    np.testing.assert_array_equal(p.probs, predictions_from_frame(frame).probs)
+    np.testing.assert_array_equal(p.probs, Predictions.from_frame(frame).probs)
 
 
 def test_csv_texts_keep_leading_zeros(tmp_path):
@@ -238,7 +238,7 @@ def test_a_glob_joins_files_in_sorted_order(tmp_path):
     for k, start in enumerate(range(0, N, 10)):
         pq.write_table(table.slice(start, 10), tmp_path / f"part{k}.parquet")
     (tmp_path / "readme.txt").write_text("not data")
-    whole = predictions_from_frame(table)
+    whole = Predictions.from_frame(table)
     check_same(read_predictions(tmp_path / "*.parquet"), whole)
     check_same(read_predictions(sorted(tmp_path.glob("*.parquet"), reverse=True)), whole)
 
@@ -247,7 +247,7 @@ def test_several_npz_files_are_joined(tmp_path):
     table = example()
     write_npz(table.slice(0, 30), tmp_path / "a.npz")
     write_npz(table.slice(30), tmp_path / "b.npz")
-    check_same(read_predictions(tmp_path / "?.npz"), predictions_from_frame(table))
+    check_same(read_predictions(tmp_path / "?.npz"), Predictions.from_frame(table))
 
 
 def test_files_of_several_formats_and_types_are_joined(tmp_path):

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from uqeval._errors import InputError
-from uqeval.inputs import Predictions, predictions_from_frame
+from uqeval.inputs import Predictions
 
 DATA = {
     "label": ["dog", "cat", "dog"],
@@ -33,7 +33,7 @@ def kind(request):
 
 
 def read(data, **columns):
-    return predictions_from_frame(pa.table(data), **columns)
+    return Predictions.from_frame(pa.table(data), **columns)
 
 
 def without(data, *names):
@@ -41,7 +41,7 @@ def without(data, *names):
 
 
 def test_frames_of_every_kind_give_the_same_predictions(kind):
-    p = predictions_from_frame(kind(DATA))
+    p = Predictions.from_frame(kind(DATA))
     assert p.classes == ("dog", "cat")
     assert p.labels.tolist() == [0, 1, 0]
     np.testing.assert_array_equal(p.probs, [[0.6, 0.4], [0.3, 0.7], [0.2, 0.8]])
@@ -66,7 +66,7 @@ def test_every_column_of_the_schema_arrives(kind):
         "id": ["a", "b", "c"],
         "comment": ["", "x", "y"],
     }
-    p = predictions_from_frame(kind(data))
+    p = Predictions.from_frame(kind(data))
     assert p.classes == ("0", "1", "10")
     expected = np.column_stack([NUMBERED[f"prob_{c}"] for c in (0, 1, 10)])
     np.testing.assert_array_equal(p.probs, expected)
@@ -175,26 +175,26 @@ def test_a_text_label_keeps_its_leading_zeros():
 
 @pytest.mark.parametrize("wrap", [lambda x: pa.array(x).dictionary_encode(), lambda x: pa.array(x, pa.large_string())])
 def test_label_encodings_do_not_matter(wrap):
-    p = predictions_from_frame(pa.table(DATA | {"label": wrap(DATA["label"]), "group": wrap(["x", "y", "x"])}))
+    p = Predictions.from_frame(pa.table(DATA | {"label": wrap(DATA["label"]), "group": wrap(["x", "y", "x"])}))
     assert (p.labels.tolist(), p.groups.tolist()) == ([0, 1, 0], [0, 1, 0])
 
 
 def test_pandas_and_polars_categories_are_read():
-    a = predictions_from_frame(pd.DataFrame(DATA).astype({"label": "category"}))
-    b = predictions_from_frame(pl.DataFrame(DATA).cast({"label": pl.Categorical}))
-    c = predictions_from_frame(pl.DataFrame(DATA).cast({"label": pl.Enum(["cat", "dog"])}))
+    a = Predictions.from_frame(pd.DataFrame(DATA).astype({"label": "category"}))
+    b = Predictions.from_frame(pl.DataFrame(DATA).cast({"label": pl.Categorical}))
+    c = Predictions.from_frame(pl.DataFrame(DATA).cast({"label": pl.Enum(["cat", "dog"])}))
     assert a.labels.tolist() == b.labels.tolist() == c.labels.tolist() == [0, 1, 0]
 
 
 def test_chunks_are_joined():
     part = pa.table(DATA)
-    p = predictions_from_frame(pa.concat_tables([part.slice(0, 0), part, part.slice(1)]))
+    p = Predictions.from_frame(pa.concat_tables([part.slice(0, 0), part, part.slice(1)]))
     assert p.labels.tolist() == [0, 1, 0, 1, 0]
     assert p.probs[:, 0].tolist() == [0.6, 0.3, 0.2, 0.3, 0.2]
 
 
 def test_pandas_column_names_that_are_not_texts_are_read():
-    p = predictions_from_frame(pd.DataFrame({"label": [0, 1], 0: [0.9, 0.2], 1: [0.1, 0.8]}), prob=["0", "1"])
+    p = Predictions.from_frame(pd.DataFrame({"label": [0, 1], 0: [0.9, 0.2], 1: [0.1, 0.8]}), prob=["0", "1"])
     assert p.probs.tolist() == [[0.9, 0.1], [0.2, 0.8]]
 
 
@@ -273,7 +273,7 @@ def test_a_million_text_labels_take_less_than_a_third_of_a_second():
     best = np.inf
     for _ in range(3):
         start = time.perf_counter()
-        p = predictions_from_frame(frame)
+        p = Predictions.from_frame(frame)
         best = min(best, time.perf_counter() - start)
     np.testing.assert_array_equal(p.labels, codes)
     assert best < 0.3
@@ -409,7 +409,7 @@ def test_bad_frames_are_refused_with_a_clear_message(data, columns, message):
 def test_missing_and_wrong_values_are_named_in_every_kind_of_frame(name, make):
     data, columns, message = BAD[name]
     with pytest.raises(InputError, match=message.replace("holds string", "holds .*string")):
-        predictions_from_frame(make(data), **columns)
+        Predictions.from_frame(make(data), **columns)
 
 
 def test_duplicated_columns_are_named():
@@ -417,27 +417,27 @@ def test_duplicated_columns_are_named():
         [pa.array([0, 1]), pa.array([0.5, 0.5]), pa.array([0.5, 0.5])], ["label", "prob", "prob"]
     )
     with pytest.raises(InputError, match="Duplicated column names: 'prob'"):
-        predictions_from_frame(table)
+        Predictions.from_frame(table)
     frame = pd.DataFrame([[0, 0.5, 0.5], [1, 0.5, 0.5]], columns=["label", "prob", "prob"])
     with pytest.raises(InputError, match="Duplicated column names: 'prob'"):
-        predictions_from_frame(frame)
+        Predictions.from_frame(frame)
 
 
 def test_a_pandas_column_of_mixed_types_is_named():
     frame = pd.DataFrame({"label": [0, 1], "prob": np.array([0.5, "x"], dtype=object)})
     with pytest.raises(InputError, match="`prob` mixes types"):
-        predictions_from_frame(frame)
+        Predictions.from_frame(frame)
 
 
 def test_lazy_frames_must_be_collected():
     with pytest.raises(InputError, match=r"lazy .polars LazyFrame.*Collect it first"):
-        predictions_from_frame(pl.LazyFrame(DATA))
+        Predictions.from_frame(pl.LazyFrame(DATA))
 
 
 def test_a_duckdb_relation_must_be_collected():
     duckdb = pytest.importorskip("duckdb")
     with pytest.raises(InputError, match="Collect it first"):
-        predictions_from_frame(duckdb.sql("select 1 as label, 0.5 as prob"))
+        Predictions.from_frame(duckdb.sql("select 1 as label, 0.5 as prob"))
 
 
 @pytest.mark.parametrize(
@@ -445,7 +445,7 @@ def test_a_duckdb_relation_must_be_collected():
 )
 def test_what_is_not_a_frame_is_refused(thing):
     with pytest.raises(InputError, match="Pass a pandas, Polars or Arrow frame"):
-        predictions_from_frame(thing)
+        Predictions.from_frame(thing)
 
 
 def test_long_lists_of_columns_are_shortened():

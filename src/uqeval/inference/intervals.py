@@ -33,9 +33,9 @@ from uqeval.inference.forms import (
 )
 from uqeval.inference.result import Estimate
 from uqeval.inference.tally import AreaTally, AucTally, Cells, EceTally, MeanTally, PairTally, Sizes
+from uqeval.metrics.areas import Accepted
 from uqeval.metrics.calibration import debiased_l1, squared_l2
 from uqeval.metrics.registry import Metric
-from uqeval.metrics.selective import Accepted
 
 __all__ = ["estimate_ece", "estimate_mean", "estimate_ranking", "miscalibrated"]
 

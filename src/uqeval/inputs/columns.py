@@ -14,19 +14,6 @@ from typing import Any, NamedTuple, TypedDict
 from uqeval._check import nearest
 from uqeval._errors import InputError
 
-__all__ = [
-    "ClassColumns",
-    "ColumnOptions",
-    "Columns",
-    "Plan",
-    "column_options",
-    "listed",
-    "nearest",
-    "plan_columns",
-    "repeated",
-    "score_columns",
-]
-
 Names = str | Sequence[str] | None
 
 # Roles that one column plays; the rest are patterns.

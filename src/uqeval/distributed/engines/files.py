@@ -17,7 +17,8 @@ from uqeval.distributed.engines import pieces
 from uqeval.distributed.engines.protocol import Part, Place
 from uqeval.distributed.engines.source import Chunk, Source
 from uqeval.inputs.columns import listed, repeated
-from uqeval.inputs.files import expand, format_of, is_number, reading
+from uqeval.inputs.files import is_number
+from uqeval.inputs.paths import expand, format_of, reading
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -39,7 +39,7 @@ from uqeval.distributed.plan.columns import (
 )
 from uqeval.distributed.plan.edges import Axis, Codes, RowsChanged, changed, ride, shares_sizes, total_and_squares
 from uqeval.inference.tally import Spread
-from uqeval.metrics.selective import Accepted
+from uqeval.metrics.areas import Accepted
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -41,8 +41,8 @@ from uqeval.distributed.plan.tallies import (
 from uqeval.distributed.result import Summary, Timed
 from uqeval.evaluation.row_data import RowData
 from uqeval.inputs.columns import listed
+from uqeval.metrics.areas import Accepted
 from uqeval.metrics.registry import REGISTRY, Metric, get_metric
-from uqeval.metrics.selective import Accepted
 
 if TYPE_CHECKING:
     import pyarrow as pa
