@@ -1,6 +1,6 @@
 """Tally → estimate, the only place: value, standard error and interval of every metric, one function for each kind.
 
-The interval of each metric was chosen by simulation of how often it holds (`docs/theory/measures.md`).
+The interval of each metric was chosen by simulation of how often it holds (`docs/theory/intervals.md`).
 UQ-AUC of independent rows: DeLong with Welch–Satterthwaite degrees of freedom on the logit scale. Other pairs, weights
 and clusters: the delete-one jackknife of rows or clusters. Where those break down (a single error, a perfect ranking):
 Wilson with the effective number of pairs. Areas: the number of errors rules; with 10 or more, t with (errors − 1)
