@@ -7,7 +7,7 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
@@ -82,6 +82,7 @@ def test_influence_sd_is_that_of_the_binormal_model():
     assert uqeval.estimate("uq_auc", s, v).se * math.sqrt(n) == pytest.approx(influence_sd(0.8, 0.9), rel=0.03)
 
 
+@settings(max_examples=40)
 @given(
     auc=st.floats(0.55, 0.95),
     accuracy=st.floats(0.2, 0.95),

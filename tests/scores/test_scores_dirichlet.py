@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 from scipy.special import digamma
@@ -47,6 +47,7 @@ def brute(name, row):
 
 
 @by_function
+@settings(max_examples=25)
 @given(alpha=parameters())
 def test_score_equals_its_definition(score, alpha):
     expected = [brute(score.__name__, row) for row in alpha]
@@ -116,6 +117,7 @@ def test_precision_is_kept_under_much_evidence_and_across_formulas():
 
 
 @by_function
+@settings(max_examples=25)
 @given(alpha=parameters(), seed=st.integers(0, 2**32 - 1))
 def test_the_order_of_the_classes_changes_no_bit(score, alpha, seed):
     shuffled = np.random.default_rng(seed).permuted(alpha, axis=1)

@@ -42,6 +42,7 @@ def brute(name, row):
 
 
 @by_function
+@settings(max_examples=25)
 @given(probs=tables())
 def test_score_equals_its_definition(score, probs):
     expected = [brute(score.__name__, row) for row in probs]
@@ -57,6 +58,7 @@ def test_a_more_ambiguous_row_scores_higher(score):
 
 
 @by_function
+@settings(max_examples=25)
 @given(probs=tables(), seed=st.integers(0, 2**32 - 1))
 def test_the_order_of_the_classes_changes_no_bit(score, probs, seed):
     shuffled = np.random.default_rng(seed).permuted(probs, axis=1)
