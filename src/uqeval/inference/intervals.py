@@ -248,7 +248,7 @@ def _accepted(metric: Metric, tally: AreaTally, level: float) -> Estimate:
     trials = metric.formula.coverage * sizes.units
     smooth = (value * trials + 0.5) / (trials + 1)
     variance = se * se + (smooth * (1 - smooth) - value * (1 - value)) / trials
-    size = smooth * (1 - smooth) / variance
+    size = smooth * (1 - smooth) / max(variance, 1e-12)  # 0 where all losses are ½
     if not sizes.plain:
         size *= (z_quantile(level) / t_quantile(level, sizes.units - 1)) ** 2
     interval = clopper_pearson(value * size, size, level)
