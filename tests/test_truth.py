@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import each, noted
 from uqeval import truth
 from uqeval._errors import InputError, UQWarning
 from uqeval.truth import (
@@ -78,21 +79,6 @@ def test_phi_varphi_and_misaligned_equal_their_definitions(case):
     assert bayes_labels(pi).tolist() == [first_argmax(q) for q in pi]
 
 
-def test_results_have_the_documented_types():
-    probs, labels = np.array([[0.2, 0.8], [0.6, 0.4]], dtype=np.float32), [1, 1]
-    assert predicted_labels(probs).dtype == np.int64
-    assert misclassified(probs, labels).dtype == np.uint8
-    assert misaligned(probs, probs).dtype == np.uint8
-    for value in (
-        gap(probs, labels),
-        rank_loss(probs, labels),
-        phi(probs, probs),
-        varphi(probs, probs),
-        gap_from_logits(probs, labels),
-    ):
-        assert value.dtype == np.float64
-
-
 def test_one_column_is_the_probability_of_class_1():
     probs, labels = [0.75, 0.25, 0.125], [1, 1, 0]
     both = [[1 - p, p] for p in probs]
@@ -112,6 +98,7 @@ def test_a_worse_prediction_has_a_larger_value_of_every_loss():
     assert (np.diff(varphi(pi, probs)) > 0).all()
 
 
+@pytest.mark.filterwarnings("error")
 def test_tied_top_classes_warn_once_with_their_number_and_the_callers_line():
     probs = [[0.2, 0.8], [0.5, 0.5], [0.5, 0.5]]
     with pytest.warns(UQWarning, match=r"`probs` has a tied top class in 2 rows \(first at row 1\)") as caught:
@@ -121,9 +108,7 @@ def test_tied_top_classes_warn_once_with_their_number_and_the_callers_line():
     with pytest.warns(UQWarning, match=r"`soft_labels` has a tied top class in 1 row \(first at row 0\)"):
         assert bayes_labels([[3, 3, 1], [0, 1, 0]], normalize=True).tolist() == [0, 1]
 
-
-@pytest.mark.filterwarnings("error")
-def test_no_warning_without_ties_at_the_top():
+    # No warning without ties at the top.
     assert predicted_labels([[0.1, 0.1, 0.8], [0.6, 0.2, 0.2]]).tolist() == [2, 0]
 
 
@@ -163,21 +148,21 @@ def test_gap_from_logits_orders_rows_as_the_gap(seed):
     np.testing.assert_allclose(-np.expm1(-gap_from_logits(logits, labels)), gap(probs, labels), rtol=1e-12, atol=1e-15)
 
 
-@pytest.mark.parametrize("edge", [29.9, 30.0, 30.1, 700.0, 1e4])
-def test_gap_from_logits_increases_across_its_change_of_formula(edge):
-    step = np.linspace(-1e-3, 1e-3, 41) + edge
-    loss = gap_from_logits(np.stack([np.zeros(41), step, step - 1], axis=1), np.zeros(41, int))
-    assert (np.diff(loss) > 0).all()
-    np.testing.assert_allclose(loss, step + math.log1p(math.exp(-1)), rtol=1e-12)
+def test_gap_from_logits_is_exact_for_tiny_huge_and_masked_logits():
+    # Gap from logits increases across its change of formula.
+    for edge in [29.9, 30.0, 30.1, 700.0, 1e4]:
+        with noted(edge=edge):
+            step = np.linspace(-1e-3, 1e-3, 41) + edge
+            loss = gap_from_logits(np.stack([np.zeros(41), step, step - 1], axis=1), np.zeros(41, int))
+            assert (np.diff(loss) > 0).all()
+            np.testing.assert_allclose(loss, step + math.log1p(math.exp(-1)), rtol=1e-12)
 
-
-def test_gap_from_logits_tells_tiny_losses_apart():
+    # Gap from logits tells tiny losses apart.
     margins = np.log([1e-16, 1e-30, 1e-40, 1e-300])
     loss = gap_from_logits(np.stack([np.zeros(4), margins], axis=1), [0] * 4)
     np.testing.assert_allclose(loss, [1e-16, 1e-30, 1e-40, 1e-300], rtol=1e-12)
 
-
-def test_gap_from_logits_is_finite_for_any_finite_logits():
+    # Gap from logits is finite for any finite logits.
     big = np.finfo(float).max
     logits = [[1e4, -1e4, 0], [-1e4, 1e4, 0], [-big, big, 0], [0, big, -big], [big, -big, 0], [big, big, big]]
     loss = gap_from_logits(logits, [0] * 6)
@@ -187,8 +172,7 @@ def test_gap_from_logits_is_finite_for_any_finite_logits():
     assert loss[4] == 0.0
     assert loss[5] == pytest.approx(math.log(3))
 
-
-def test_gap_from_logits_of_a_masked_class():
+    # Gap from logits of a masked class.
     inf = np.inf
     logits = [[-inf, 0, 0], [0, -inf, 0], [0, -inf, -inf], [-inf, -inf, 0]]
     assert gap_from_logits(logits, [0, 0, 0, 0]) == pytest.approx([inf, math.log(2), 0.0, inf])
@@ -202,13 +186,6 @@ def test_gap_from_logits_does_not_see_the_order_of_the_other_classes(seed, k):
     assert len(set(gap_from_logits(logits, np.full(10, k)))) == 1
 
 
-def test_gap_from_logits_leaves_the_input_alone():
-    logits = np.array([[2.0, 1.0, 3.0], [1.0, 5.0, 0.0]])
-    before = logits.copy()
-    gap_from_logits(logits, [0, 1])
-    np.testing.assert_array_equal(logits, before)
-
-
 def test_rank_loss_tells_apart_what_the_gap_ties():
     probs = [[1e-17, 1.0], [1e-30, 1.0]]
     assert len(set(gap(probs, [0, 0]))) == 1
@@ -216,14 +193,36 @@ def test_rank_loss_tells_apart_what_the_gap_ties():
     assert not np.signbit(rank_loss([[0.0, 1.0], [1.0, 0.0]], [0, 1])).any()
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-def test_every_float_type_is_accepted(dtype):
-    probs = np.array([[0.25, 0.75], [0.5, 0.5]], dtype=dtype)
-    assert gap(probs, np.array([0, 1], dtype=np.uint8)).tolist() == [0.75, 0.5]
-    assert gap_from_logits(probs, [0, 1]) == pytest.approx([math.log1p(math.exp(0.5)), math.log(2)])
+def test_every_float_type_is_accepted_and_left_alone():
+    # Every float type is accepted.
+    for dtype in [np.float16, np.float32, np.float64]:
+        with noted(dtype=dtype):
+            probs = np.array([[0.25, 0.75], [0.5, 0.5]], dtype=dtype)
+            assert gap(probs, np.array([0, 1], dtype=np.uint8)).tolist() == [0.75, 0.5]
+            assert gap_from_logits(probs, [0, 1]) == pytest.approx([math.log1p(math.exp(0.5)), math.log(2)])
+
+    # Gap from logits leaves the input alone.
+    logits = np.array([[2.0, 1.0, 3.0], [1.0, 5.0, 0.0]])
+    before = logits.copy()
+    gap_from_logits(logits, [0, 1])
+    np.testing.assert_array_equal(logits, before)
+
+    # Results have the documented types.
+    probs, labels = np.array([[0.2, 0.8], [0.6, 0.4]], dtype=np.float32), [1, 1]
+    assert predicted_labels(probs).dtype == np.int64
+    assert misclassified(probs, labels).dtype == np.uint8
+    assert misaligned(probs, probs).dtype == np.uint8
+    for value in (
+        gap(probs, labels),
+        rank_loss(probs, labels),
+        phi(probs, probs),
+        varphi(probs, probs),
+        gap_from_logits(probs, labels),
+    ):
+        assert value.dtype == np.float64
 
 
-@pytest.mark.parametrize(
+@each(
     ("call", "message"),
     [
         (lambda: misclassified([[0.2, 0.8], [0.3, 0.7]], [0, 2]), r"`labels` must be class indices 0\.\.1"),

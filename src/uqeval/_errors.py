@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-__all__ = ["InputError", "MissingExtra", "UQWarning", "UndefinedMetricWarning", "collected", "notify"]
+__all__ = ["InputError", "MissingExtra", "UQWarning", "UndefinedMetricWarning", "collected", "notify", "reason_of"]
 
 
 class InputError(ValueError):
@@ -31,6 +31,11 @@ class UQWarning(UserWarning):
 
 class UndefinedMetricWarning(UQWarning):
     """The metric has no value on this input; the result is NaN."""
+
+
+def reason_of(error: BaseException) -> str:
+    """One line for whatever another package raised, to stand inside a sentence of ours."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0].removesuffix(".")
 
 
 _collector: ContextVar[list[str] | None] = ContextVar("uqeval_notes", default=None)

@@ -17,7 +17,7 @@ import pytest
 import uqeval as uq
 from commands import call, fail, succeed
 from uqeval.distributed import memory as bigger
-from uqeval.distributed.engines.local import spill
+from uqeval.distributed.engines.local import moving
 
 
 def table(n=2000, seed=0):
@@ -150,8 +150,8 @@ def test_compare_ends_with_what_the_runs_cost(rows, monkeypatch):
 def test_spill_names_the_folder_of_temporary_rows(rows, tmp_path, command, monkeypatch):
     (tmp_path / "spill").mkdir()
     used = []
-    real = spill.Spill.__init__
-    monkeypatch.setattr(spill.Spill, "__init__", lambda self, folder, n: used.append(folder) or real(self, folder, n))
+    real = moving.Spill.__init__
+    monkeypatch.setattr(moving.Spill, "__init__", lambda self, folder, n: used.append(folder) or real(self, folder, n))
     succeed(command, rows, "--engine", "local", "--spill", tmp_path / "spill")
     assert set(used) == {str(tmp_path / "spill")}
     assert os.listdir(tmp_path / "spill") == []
@@ -234,7 +234,7 @@ def test_doctor_tells_which_engines_there_are():
 
 SLOW = """
 import sys, time
-from uqeval.distributed.engines.local.spill import Spill
+from uqeval.distributed.engines.local.moving import Spill
 append = Spill.append
 def slow(self, *args):
     append(self, *args)

@@ -1,22 +1,32 @@
-"""Rows with heavy ties, cut anywhere; and what it means that two evaluations are the same."""
+"""Rows with heavy ties, cut anywhere; what it means that two evaluations are the same; and trouble for engines."""
 
 from __future__ import annotations
 
 import math
+import os
+import signal
+import time
+from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
+from uqeval import kernels
+from uqeval.distributed.engines.protocol import Input, Routed
 from uqeval.distributed.evaluate import evaluate_engine
 from uqeval.distributed.plan.columns import Wanted
-from uqeval.distributed.plan.run import Request
+from uqeval.distributed.plan.run import Request, Run
 from uqeval.evaluation.evaluate import How
 from uqeval.inputs.columns import Columns
 from uqeval.metrics import REGISTRY
 
 METRICS = [m.name for m in REGISTRY.values() if m.streams and set(m.needs) <= {"score", "error", "loss"}]
+
 FIELDS = ("value", "low", "high", "se", "n_eff")
 
 
@@ -49,6 +59,19 @@ def make_rows(seed, n):
         "loss": d,
         "cluster": rng.integers(0, rng.choice([1, 3, 15, 100]), n),
         "group": rng.choice(["a", "b", "c", "dd"], n),
+    }
+
+
+def make(n=1200, seed=0, heavy=0.0):
+    """Scores and losses with many ties; a share of the rows has one and the same score."""
+    rng = np.random.default_rng(seed)
+    s = np.where(rng.random(n) < heavy, 0.5, np.round(rng.normal(size=n) * 10) / 60)
+    return {
+        "s": s,
+        "error": (rng.random(n) < 0.3 + 0.2 * np.sign(s)).astype(np.uint8),
+        "loss": np.round(rng.exponential(size=n) * 20 + 5 * s) / 7,
+        "cluster": rng.integers(0, 40, n),
+        "group": rng.choice(["a", "b"], n),
     }
 
 
@@ -103,3 +126,188 @@ def assert_same(memory, found):
         assert (a.estimate.n, a.estimate.n_clusters) == (b.estimate.n, b.estimate.n_clusters), what
     for name, rate in memory.tie_rate.items():
         assert close(rate, found.tie_rate[name])
+
+
+def write(folder, tables, group=300):
+    """A Parquet file for each table."""
+    folder.mkdir(exist_ok=True)
+    paths = [str(folder / f"part-{k:02}.parquet") for k in range(len(tables))]
+    for path, table in zip(paths, tables, strict=True):
+        pq.write_table(table, path, row_group_size=group)
+    return paths
+
+
+def spoil(path):
+    """Zeros in the pages of a Parquet file; its footer stays whole."""
+    data = bytearray(Path(path).read_bytes())
+    data[4 : len(data) // 2] = bytes(len(data) // 2 - 4)
+    Path(path).write_bytes(bytes(data))
+
+
+def assert_same_integers(engine, request, rows, scores=("s",)):
+    """Credits of UQ-AUC and UQ-C-index, comparable pairs and their sums of squares are those of the kernels."""
+    try:
+        run = Run(engine, request)
+        for k, name in enumerate(scores):
+            sums = run.score(k)
+            credit2, comparable = kernels.pair_counts(rows[name][None], rows["loss"])
+            assert sums.n == len(rows[name])
+            assert sums.concordance[:2] == (int(credit2.sum()), int(comparable.sum()))
+            assert sum(two for _, _, two in sums.sizes.values()) == sum(int(x) ** 2 for x in credit2[0])
+            auc = (sums.wrong, sums.credit2, sums.wrong_squares, sums.right_squares)
+            assert auc == tuple(kernels.auc_counts(rows[name], rows["error"])[1])
+    finally:
+        engine.close()
+
+
+# ---- probabilities ----------------------------------------------------------------------------------------------
+
+
+@st.composite
+def rounded_models(draw, most=80):
+    """(labels and probabilities, cut): rounded to float16 or float32, so that some p are 1 exactly."""
+    n, classes = draw(st.integers(2, most)), draw(st.integers(2, 4))
+    kind = draw(st.sampled_from([np.float16, np.float32]))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    logits = rng.normal(size=(n, classes)) * rng.choice([2.0, 20.0, 200.0])
+    logits[rng.random(n) < 0.3] *= 50  # p = 1 after rounding, the others at or near 0
+    probs = np.exp(logits - logits.max(axis=1, keepdims=True))
+    probs = (probs / probs.sum(axis=1, keepdims=True)).astype(kind)
+    labels = np.where(rng.random(n) < 0.7, probs.argmax(axis=1), rng.integers(0, classes, n))
+    labels[:classes] = np.arange(classes)[: len(labels)]
+    table = pa.table({"label": labels} | {f"prob_{k}": probs[:, k] for k in range(classes)})
+    return table, cut(table, draw(st.lists(st.integers(0, n), max_size=3)))
+
+
+# ---- trouble ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Everything:
+    """All columns of some rows, as they are."""
+
+    columns = None
+
+    def __call__(self, table):
+        return table
+
+
+@dataclass(frozen=True)
+class UpperHalf:
+    """The upper half of the values moves, to buckets 0 and 7."""
+
+    columns = ("x",)
+
+    def __call__(self, table):
+        x = table.column("x").to_numpy()
+        upper = np.flatnonzero(x >= 50)
+        return Routed(table.take(upper), np.where(x[upper] % 2 == 0, 0, 7))
+
+
+@dataclass(frozen=True)
+class Carry:
+    """Sums a bucket and carries its rows on."""
+
+    def __call__(self, bucket, table):
+        return {"bucket": bucket, "sum": int(table.column("x").to_numpy().sum())}, table
+
+
+@dataclass(frozen=True)
+class ToZero:
+    """All rows move to bucket 0."""
+
+    columns = None
+
+    def __call__(self, table):
+        return Routed(table, np.zeros(len(table), dtype=np.int64))
+
+
+def first_time(marker):
+    try:
+        os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return False
+    return True
+
+
+def wait_for(path, seconds=120):
+    deadline = time.monotonic() + seconds
+    while not Path(path).exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """A function that kills its process or fails ("kill", "raise": once; "kill always"), waits for a file ("wait"),
+    loses or doubles a row, or writes down each call ("note")."""
+
+    inner: Any
+    kind: str
+    marker: str
+
+    @property
+    def columns(self):
+        return self.inner.columns
+
+    def __call__(self, *args):
+        table = next(x for x in args if isinstance(x, pa.Table))
+        if len(table) and (self.kind == "kill always" or (self.kind in ("kill", "raise") and first_time(self.marker))):
+            if self.kind != "raise":
+                os.kill(os.getpid(), signal.SIGKILL)
+            raise RuntimeError("a task fails\nonce")
+        if self.kind == "wait":
+            Path(self.marker).touch()
+            wait_for(f"{self.marker} go")
+        done = self.inner(*args)
+        if self.kind == "lose":
+            return Routed(done.table.slice(1), done.bucket[1:])
+        if self.kind == "double":
+            twice = pa.concat_tables([done.table, done.table.slice(0, 1)])
+            return Routed(twice, np.concatenate([done.bucket, done.bucket[:1]]))
+        if self.kind == "note":
+            with open(self.marker, "a") as file:
+                file.write(f"{args[0]}\n")
+        return done
+
+
+class Troubled:
+    """An engine with trouble in some places: "sample", "fold", or "route" and "finish" of a stage, as "route score"."""
+
+    def __init__(self, engine, kind, marker, *places, before=None):
+        self.engine, self.kind, self.marker, self.places, self.before = engine, kind, str(marker), places, before
+
+    def __getattr__(self, name):
+        return getattr(self.engine, name)
+
+    def _armed(self, place, function):
+        if not any(place.startswith(one) for one in self.places):
+            return function
+        return Trouble(function, self.kind, f"{self.marker} {place}".replace(" ", "-"))
+
+    def sample(self, function, rows):
+        return self.engine.sample(self._armed("sample", function), rows)
+
+    def fold(self, stage, function, merge):
+        return self.engine.fold(stage, self._armed("fold", function), merge)
+
+    def shuffle(self, stage, inputs, buckets, finish):
+        if self.before is not None:
+            self.before(stage)
+        armed = [Input(self._armed(f"route {stage}", given.route), given.rows) for given in inputs]
+        return self.engine.shuffle(stage, armed, buckets, self._armed(f"finish {stage}", finish))
+
+
+PLACES = ["sample", "fold", "route score", "finish score", "route loss", "finish loss"]
+CLUSTER_PLACES = ["route units", "finish units", "route clusters", "finish clusters"]
+
+
+def alive(folder):
+    """Processes whose folder for temporary files is this one."""
+    pids = []
+    for entry in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if f"TMPDIR={folder}".encode() in entry.read_bytes().split(b"\0"):
+                pids.append(entry.parent.name)
+        except OSError:  # gone, or not ours
+            continue
+    return pids

@@ -16,6 +16,7 @@ from distributed_cases import (
     absurd_edges,
     as_table,
     assert_same,
+    assert_same_integers,
     cases,
     close,
     cut,
@@ -28,7 +29,7 @@ from hypothesis import strategies as st
 
 import uqeval
 from strategies import each_backend
-from uqeval import distributed, kernels
+from uqeval import distributed
 from uqeval._errors import UQWarning
 from uqeval.distributed.compare import _differences
 from uqeval.distributed.engines.local.engine import LocalEngine
@@ -54,21 +55,11 @@ def in_memory(rows, **more):
     )
 
 
-def assert_same_integers(run, rows):
-    for k, name in enumerate(("s", "t")):
-        sums = run.score(k)
-        credit2, comparable = kernels.pair_counts(rows[name][None], rows["loss"])
-        assert sums.concordance[:2] == (int(credit2.sum()), int(comparable.sum()))
-        assert sum(two for _, _, two in sums.sizes.values()) == sum(int(x) ** 2 for x in credit2[0])
-        auc = (sums.wrong, sums.credit2, sums.wrong_squares, sums.right_squares)
-        assert auc == kernels.auc_counts(rows[name], rows["error"])[1]
-
-
 @given(cases())
 def test_pair_counts_equal_the_kernels_integers_on_any_partition_and_edges(case):
     rows, tables, edges = case
     for _ in each_backend():
-        assert_same_integers(Run(ListEngine(tables, piece=17), request(edges=edges)), rows)
+        assert_same_integers(ListEngine(tables, piece=17), request(edges=edges), rows, ("s", "t"))
 
 
 @given(cases())
@@ -267,7 +258,7 @@ def test_the_local_engine_gives_the_same_integers_from_files(case):
     with tempfile.TemporaryDirectory() as folder:
         source = write(folder, tables)
         with closing(LocalEngine(source)) as engine:
-            assert_same_integers(Run(engine, request(edges=edges)), rows)
+            assert_same_integers(engine, request(edges=edges), rows, ("s", "t"))
         assert_same(in_memory(rows), run_plan(LocalEngine(source), request(edges=edges)))
 
 

@@ -10,15 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from distributed_cases import request, run_plan
 
 from uqeval import distributed
 from uqeval._errors import InputError
-from uqeval.distributed.engines.local import spill as spill_module
 from uqeval.distributed.engines.local.engine import LocalEngine
-from uqeval.distributed.engines.protocol import Cancelled, ListEngine
-from uqeval.distributed.evaluate import run_plan
-from uqeval.distributed.plan.run import Request
-from uqeval.distributed.plan.stages import RowsChanged
+from uqeval.distributed.engines.protocol import ListEngine
+from uqeval.distributed.plan.edges import RowsChanged
 
 
 def table(n=2000, seed=0):
@@ -36,7 +34,7 @@ def folder(tmp_path):
 
 
 def run(folder, **more):
-    return distributed.evaluate(str(folder / "*.parquet"), spill=str(folder / "spill"), **more)
+    return distributed.evaluate(str(folder / "*.parquet"), spill=str(folder / "spill"), **more, engine="local")
 
 
 def rewrite(folder, k, **columns):
@@ -53,52 +51,32 @@ def with_values(name, k, **places):
     return values
 
 
-@pytest.mark.parametrize(
-    ("column", "value", "words"),
-    [
+def test_bad_rows_are_counted_and_the_first_is_named(folder):
+    for column, value, words in (
         ("score_s", None, "`score_s` holds NaN or nothing"),
         ("score_s", float("nan"), "`score_s` holds NaN or nothing"),
         ("loss", float("inf"), "`loss` holds NaN, infinity or nothing"),
         ("loss", None, "`loss` holds NaN, infinity or nothing"),
         ("error", 2, "`error` holds something else than 0 and 1"),
         ("error", None, "`error` holds something else than 0 and 1"),
-    ],
-)
-def test_bad_rows_are_counted_and_the_first_is_named(folder, column, value, words):
-    rewrite(folder, 1, **{column: with_values(column, 1, row712=value, row1999=value)})
-    rewrite(folder, 2, **{column: with_values(column, 2, row3=value)})
-    with pytest.raises(InputError, match=rf"{words} in 3 rows, first in .*part-1.parquet, row 712\."):
-        run(folder)
-    assert os.listdir(folder / "spill") == []
+    ):
+        rewrite(folder, 1, **{column: with_values(column, 1, row712=value, row1999=value)})
+        rewrite(folder, 2, **{column: with_values(column, 2, row3=value)})
+        with pytest.raises(InputError, match=rf"{words} in 3 rows, first in .*part-1.parquet, row 712\."):
+            run(folder)
+        assert os.listdir(folder / "spill") == []
 
 
 def test_minus_zero_ties_with_zero():
     rows = {"score_s": [0.0, -0.0, 1.0, 0.0], "error": [0, 1, 1, 0], "loss": [0.0, -0.0, 1.0, 2.0]}
-    found = run_plan(ListEngine([pa.table(rows)]), Request(edges=[[-0.0], [0.0]]))
+    found = run_plan(ListEngine([pa.table(rows)]), request(edges=[[-0.0], [0.0]]))
     assert found["s", "uq_auc"].value == 0.75
     assert found["s", "uq_c_index"].value == 0.6
 
 
-def test_a_truncated_file_is_named(folder):
-    path = folder / "part-1.parquet"
-    path.write_bytes(path.read_bytes()[:-200])
-    with pytest.raises(InputError, match=r"part-1.parquet: cannot be read"):
-        run(folder)
-
-
-def test_a_file_with_corrupt_pages_is_named_and_nothing_is_left(folder):
-    path = folder / "part-1.parquet"
-    data = bytearray(path.read_bytes())
-    data[200:6000] = bytes(5800)
-    path.write_bytes(bytes(data))
-    with pytest.raises(InputError, match=r"part-1.parquet"):
-        run(folder)
-    assert os.listdir(folder / "spill") == []
-
-
 def test_a_folder_without_files_is_an_error(tmp_path):
     with pytest.raises(InputError, match="no file matches"):
-        distributed.evaluate(str(tmp_path / "*.parquet"))
+        distributed.evaluate(str(tmp_path / "*.parquet"), engine="local")
 
 
 def when(stage, action):
@@ -113,19 +91,21 @@ def when(stage, action):
     return progress
 
 
-@pytest.mark.parametrize("rows", [1999, 2001])
-def test_a_file_that_changes_its_rows_between_passes_is_an_error(folder, rows):
-    change = when("count", lambda: pq.write_table(table(rows, seed=2), folder / "part-2.parquet", row_group_size=500))
-    engine = LocalEngine(str(folder / "*.parquet"), progress=change, workers=1, spill=str(folder / "spill"))
-    with pytest.raises(InputError, match=r"part-2.parquet: changed while it was read"):
-        run_plan(engine, Request())
-    assert os.listdir(folder / "spill") == []
+def test_a_file_that_changes_its_rows_between_passes_is_an_error(folder):
+    for rows in (1999, 2001):
+        change = when(
+            "count", lambda rows=rows: pq.write_table(table(rows, 2), folder / "part-2.parquet", row_group_size=500)
+        )
+        engine = LocalEngine(str(folder / "*.parquet"), progress=change, workers=1, spill=str(folder / "spill"))
+        with pytest.raises(InputError, match=r"part-2.parquet: changed while it was read"):
+            run_plan(engine, request())
+        assert os.listdir(folder / "spill") == []
 
 
 def test_a_file_that_changes_its_values_between_passes_is_an_error(folder):
     engine = Changing([table(), table(seed=1)])
     with pytest.raises(RowsChanged, match="The data changed while it was read"):
-        run_plan(engine, Request(bins=4))
+        run_plan(engine, request(bins=4))
 
 
 class Changing(ListEngine):
@@ -136,27 +116,27 @@ class Changing(ListEngine):
         return super().shuffle(stage, inputs, buckets, finish)
 
 
-@pytest.mark.parametrize("after", [0, 5, 13])
-def test_a_full_disk_ends_with_a_clear_error_and_no_file(folder, monkeypatch, after):
-    written = []
+def test_a_full_disk_ends_with_a_clear_error_and_no_file(folder, monkeypatch):
     pwrite = os.pwrite
+    for after in (0, 5, 13):
+        written = []
 
-    def full(file, data, offset):
-        written.append(len(data))
-        if len(written) > after:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return pwrite(file, data, offset)
+        def full(file, data, offset, written=written, after=after):
+            written.append(len(data))
+            if len(written) > after:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return pwrite(file, data, offset)
 
-    monkeypatch.setattr(spill_module.os, "pwrite", full)
-    with pytest.raises(InputError, match=r"could not be written to .*No space left on device.*spill="):
-        run(folder)
-    assert os.listdir(folder / "spill") == []
-    assert len(written) > after
+        monkeypatch.setattr(os, "pwrite", full)
+        with pytest.raises(InputError, match=r"could not be written to .*No space left on device.*spill="):
+            run(folder)
+        assert os.listdir(folder / "spill") == []
+        assert len(written) > after
 
 
 def test_a_spill_folder_that_is_not_there_is_an_error(folder):
     with pytest.raises(InputError, match=r"could not be written to .*nowhere"):
-        distributed.evaluate(str(folder / "*.parquet"), spill=str(folder / "nowhere"))
+        distributed.evaluate(str(folder / "*.parquet"), spill=str(folder / "nowhere"), engine="local")
 
 
 def test_an_interrupt_from_the_keyboard_leaves_nothing(folder):
@@ -170,15 +150,6 @@ def test_an_interrupt_from_the_keyboard_leaves_nothing(folder):
     assert threading.active_count() == before
 
 
-def test_a_cancelled_run_says_so_and_leaves_nothing(folder):
-    engine = LocalEngine(str(folder / "*.parquet"), spill=str(folder / "spill"), workers=2)
-    engine.progress = when("score s: moving rows", engine.cancel)
-    with pytest.raises(Cancelled):
-        run_plan(engine, Request())
-    assert os.listdir(folder / "spill") == []
-    assert engine._spills == []
-
-
 def test_an_error_inside_a_task_reaches_the_caller_as_it_is(folder):
     engine = LocalEngine(str(folder / "*.parquet"), spill=str(folder / "spill"))
 
@@ -188,7 +159,7 @@ def test_an_error_inside_a_task_reaches_the_caller_as_it_is(folder):
     shuffle = engine.shuffle
     engine.shuffle = lambda stage, inputs, buckets, finish: shuffle(stage, inputs, buckets, broken)
     with pytest.raises(ZeroDivisionError, match="in a task"):
-        run_plan(engine, Request())
+        run_plan(engine, request())
     assert os.listdir(folder / "spill") == []
 
 

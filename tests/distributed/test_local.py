@@ -1,4 +1,4 @@
-"""The local engine: files of every kind, bounded memory, progress, a summary, and no file left behind."""
+"""The local engine: files of every kind, bounded memory, a summary, and no file left behind."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import textwrap
-import time
 from contextlib import closing
 from pathlib import Path
 
@@ -16,14 +15,15 @@ import pyarrow as pa
 import pyarrow.csv as pc
 import pyarrow.parquet as pq
 import pytest
-from distributed_cases import METRICS, assert_same, cut
+from distributed_cases import METRICS, Everything, assert_same, cut, request, run_plan
 
 import uqeval
 from uqeval import distributed
 from uqeval._errors import InputError
-from uqeval.distributed.engines.local.engine import LocalEngine, parse_memory
-from uqeval.distributed.engines.local.files import Files
-from uqeval.distributed.engines.local.spill import Spill
+from uqeval.distributed.engines.files import Files
+from uqeval.distributed.engines.limits import parse_memory
+from uqeval.distributed.engines.local.engine import LocalEngine
+from uqeval.distributed.engines.local.moving import Spill
 
 ROOT = Path(__file__).parents[2]
 
@@ -53,10 +53,6 @@ def folder(tmp_path):
     return tmp_path
 
 
-def write_csv(table, path):
-    pc.write_csv(table, path)
-
-
 def write_jsonl(table, path):
     path.write_text("\n".join(json.dumps(row) for row in table.to_pylist()))
 
@@ -71,32 +67,29 @@ def write_stream(table, path):
         writer.write_table(table, max_chunksize=700)
 
 
-@pytest.mark.parametrize(
-    ("name", "write"),
-    [
+def test_every_kind_of_file_gives_the_same_numbers(tmp_path):
+    data = rows(1500)
+    memory = in_memory(data, clusters=data["patient"])
+    for name, write in (
         ("rows.parquet", pq.write_table),
-        ("rows.csv", write_csv),
+        ("rows.csv", pc.write_csv),
         ("rows.jsonl", write_jsonl),
         ("rows.arrow", write_arrow),
         ("rows.ipc", write_stream),
-    ],
-)
-def test_every_kind_of_file_gives_the_same_numbers(tmp_path, name, write):
-    data = rows(1500)
-    write(pa.table(data), tmp_path / name)
-    found = distributed.evaluate(tmp_path / name, cluster="patient")
-    assert_same(in_memory(data, clusters=data["patient"]), found)
+    ):
+        write(pa.table(data), tmp_path / name)
+        assert_same(memory, distributed.evaluate(tmp_path / name, cluster="patient", engine="local"))
 
 
 def test_whole_numbers_in_csv_may_have_fractions_further_down(tmp_path):
     lines = ["score_s,error,loss"] + [f"{k},{k % 2},{k}" for k in range(400_000)] + ["0.5,1,0.25"]
     path = tmp_path / "late.csv"
     path.write_text("\n".join(lines))
-    assert distributed.evaluate(path, metrics=["uq_auc"])["s", "uq_auc"].n == 400_001
+    assert distributed.evaluate(path, metrics=["uq_auc"], engine="local")["s", "uq_auc"].n == 400_001
 
 
 def test_many_unequal_files_count_as_one(folder):
-    found = distributed.evaluate(str(folder / "*.parquet"))
+    found = distributed.evaluate(str(folder / "*.parquet"), engine="local")
     assert_same(in_memory(rows()), found)
     assert found.run.parts == 3
     assert found.source is None
@@ -106,7 +99,9 @@ def test_several_scores_share_a_plan(tmp_path):
     data = rows(900)
     data["score_t"] = data["score_s"] + np.random.default_rng(1).random(900)
     pq.write_table(pa.table(data), tmp_path / "a.parquet")
-    found = distributed.evaluate(tmp_path / "a.parquet", score=["score_t", "s"], metrics=["uq_auc", "uq_c_index"])
+    found = distributed.evaluate(
+        tmp_path / "a.parquet", scores=["score_t", "s"], metrics=["uq_auc", "uq_c_index"], engine="local"
+    )
     memory = uqeval.evaluate(
         score={"t": data["score_t"], "s": data["score_s"]},
         error=data["error"],
@@ -117,7 +112,7 @@ def test_several_scores_share_a_plan(tmp_path):
 
 
 def test_the_summary_tells_rows_passes_bytes_and_seconds(folder):
-    found = distributed.evaluate(str(folder / "*.parquet"))
+    found = distributed.evaluate(str(folder / "*.parquet"), engine="local")
     run = found.to_dict()["run"]
     assert (run["engine"], run["rows"], run["parts"], run["shuffles"]) == ("local", 3000, 3, 2)
     assert run["moved_bytes"] > 0 < run["seconds"]["total"]
@@ -125,91 +120,77 @@ def test_the_summary_tells_rows_passes_bytes_and_seconds(folder):
     assert json.loads(found.to_json())["run"]["rows"] == 3000
 
 
-def test_progress_reaches_all_rows_of_every_stage(folder):
-    seen = {}
-    distributed.evaluate(
-        str(folder / "*.parquet"), progress=lambda stage, done, total: seen.update({stage: (done, total)})
-    )
-    assert set(seen) >= {"count", "score s", "loss, s"}
-    assert seen["count"] == (3000, 3000)
-    assert all(done == total for done, total in seen.values())
-
-
 def test_the_number_of_threads_does_not_change_a_bit(folder):
-    from uqeval.distributed.evaluate import run_plan
-    from uqeval.distributed.plan.run import Request
-
     results = [
-        run_plan(LocalEngine(str(folder / "*.parquet"), workers=workers), Request(bins=6)).rows for workers in (1, 3)
+        run_plan(LocalEngine(str(folder / "*.parquet"), workers=workers), request(bins=6)).rows for workers in (1, 3)
     ]
     assert results[0] == results[1]
 
 
 def test_a_chart_of_rows_that_never_were_in_one_place_is_refused_clearly(folder, tmp_path):
-    found = distributed.evaluate(str(folder / "*.parquet"))
+    found = distributed.evaluate(str(folder / "*.parquet"), engine="local")
     with pytest.raises(InputError, match="never were in one place"):
         uqeval.plot.roc(found)
     uqeval.report(found, tmp_path / "report.html")
     assert (tmp_path / "report.html").stat().st_size > 1000
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"), [("2GB", 2 * 10**9), ("512MiB", 512 * 2**20), (10**9, 10**9), ("0.5 gb", 5 * 10**8)]
-)
-def test_memory_limits_are_read(given, expected):
-    assert parse_memory(given) == expected
+def test_memory_limits_are_read_or_refused():
+    for given, size in (
+        *(("2GB", 2 * 10**9), ("512MiB", 512 * 2**20), (10**9, 10**9), ("0.5 gb", 5 * 10**8)),
+        *(("2GiB", 2**31), ("1TiB", 2**40), ("1 tib", 2**40), ("1TB", 10**12)),
+    ):
+        assert parse_memory(given) == size
+    for nonsense in ("2 apples", "1MB", "", True, -5):
+        with pytest.raises(InputError, match="memory_limit"):
+            parse_memory(nonsense)
 
 
-@pytest.mark.parametrize("given", ["2 apples", "1MB", "", True, -5])
-def test_memory_limits_that_mean_nothing_are_refused(given):
-    with pytest.raises(InputError, match="memory_limit"):
-        parse_memory(given)
-
-
-def test_less_memory_means_smaller_tasks_and_the_same_numbers(folder):
-    small = LocalEngine(str(folder / "*.parquet"), memory_limit="256MB")
-    large = LocalEngine(str(folder / "*.parquet"), memory_limit="4GB")
+def test_less_memory_or_more_threads_mean_smaller_tasks(folder):
+    small, large = (LocalEngine(str(folder / "*.parquet"), memory_limit=size) for size in ("256MB", "4GB"))
     assert small.task_rows < large.task_rows
+    assert small.grid_bytes < large.grid_bytes
+    many = LocalEngine(str(folder / "*.parquet"), memory_limit="4GB", workers=8)
+    assert many.bucket_rows == large.bucket_rows == 8 * many.task_rows
 
 
-def test_a_sample_comes_from_all_over_the_files_and_stays_small(tmp_path):
-    for k in range(40):
-        table = pa.table({"score_s": np.arange(50.0) + 50 * k, "error": np.arange(50) % 2})
-        pq.write_table(table, tmp_path / f"{k:02d}.parquet")
+def test_a_sample_of_text_files_is_even_small_and_passes_over_files_without_rows(tmp_path):
+    for k in range(8):  # a few of them would not do
+        (tmp_path / f"{k}.csv").write_text("score_s,error\n")
     pc.write_csv(pa.table({"score_s": np.arange(30_000.0), "error": np.arange(30_000) % 2}), tmp_path / "long.csv")
-    few = LocalEngine(str(tmp_path / "*.parquet")).sample(lambda piece: piece, 500).column("score_s").to_numpy()
-    assert 200 <= len(few) <= 1000
-    assert few.min() < 400
-    assert few.max() > 1600
-    text = LocalEngine(tmp_path / "long.csv").sample(lambda piece: piece, 100).column("score_s").to_numpy()
-    assert 100 <= len(text) <= 200
-    assert text.max() > 29_000
+    engine = LocalEngine(str(tmp_path / "*.csv"))
+    for wanted, most in ((100, 200), (2000, 30_000)):
+        sample = engine.sample(Everything(), wanted).column("score_s").to_numpy()
+        assert wanted <= len(sample) <= most
+        assert sample.max() > 29_000
 
 
-@pytest.mark.parametrize("lacking", [(), ("pwrite", "preadv")])  # Windows has neither
-def test_spilled_rows_come_back_by_bucket(monkeypatch, lacking):
-    for name in lacking:
-        monkeypatch.delattr(os, name)
-    rng = np.random.default_rng(0)
-    with closing(Spill(None, 5)) as spill:
-        kept = []
-        for _ in range(3):
-            x, bucket = rng.random(100), rng.integers(0, 5, 100)
-            spill.append(pa.table({"x": x, "b": bucket.astype(np.uint16)}), bucket)
-            kept.append((x, bucket))
-        for b in range(5):
-            found = spill.bucket(b)
-            expected = np.concatenate([x[bucket == b] for x, bucket in kept])
-            assert np.array_equal(found.column("x").to_numpy(), expected)
-            assert (found.column("b").to_numpy() == b).all()
-        assert spill.rows.sum() == 300
+def test_spilled_rows_come_back_by_bucket(monkeypatch):
+    for lacking in ((), ("pwrite", "preadv")):  # Windows has neither
+        for name in lacking:
+            monkeypatch.delattr(os, name)
+        rng = np.random.default_rng(0)
+        with closing(Spill(None, 5)) as spill:
+            appended = []
+            for _ in range(3):
+                x, bucket = rng.random(100), rng.integers(0, 5, 100)
+                spill.append(pa.table({"x": x, "b": bucket.astype(np.uint16)}), bucket)
+                appended.append((x, bucket))
+            for b in range(5):
+                rows = spill.bucket(b)
+                expected = np.concatenate([x[bucket == b] for x, bucket in appended])
+                assert np.array_equal(rows.column("x").to_numpy(), expected)
+                assert (rows.column("b").to_numpy() == b).all()
+            assert (spill.rows, spill.sizes.sum()) == (300, 300)
+            with pytest.raises(InputError, match="different types"):
+                spill.append(pa.table({"x": np.arange(3), "b": np.zeros(3, dtype=np.uint16)}), np.zeros(3))
 
 
 def test_files_must_share_their_columns(tmp_path):
     pq.write_table(pa.table({"score_s": [1.0], "error": [1]}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"score_s": [1.0]}), tmp_path / "b.parquet")
     with pytest.raises(InputError, match=r"b\.parquet: lacks error, unlike .*a\.parquet"):
-        distributed.evaluate(str(tmp_path / "*.parquet"))
+        distributed.evaluate(str(tmp_path / "*.parquet"), engine="local")
     np.savez(tmp_path / "c.npz", error=np.ones(3))
     with pytest.raises(InputError, match="read whole"):
         Files(tmp_path / "c.npz")
@@ -224,7 +205,7 @@ import pyarrow as pa, pyarrow.parquet as pq
 start = time.process_time()
 if sys.argv[1] == "local":
     from uqeval import distributed
-    found = distributed.evaluate(sys.argv[2], score="score_s", metrics=["uq_auc", "uq_c_index", "aurc"])
+    found = distributed.evaluate(sys.argv[2], scores="score_s", metrics=["uq_auc", "uq_c_index", "aurc"])
 else:
     import glob, uqeval
     t = pa.concat_tables([pq.read_table(f) for f in sorted(glob.glob(sys.argv[2]))])
@@ -250,18 +231,16 @@ def test_ten_million_rows_take_little_memory_and_at_most_six_times_the_time_in_m
     script = tmp_path / "measure.py"
     script.write_text(textwrap.dedent(MEASURE))
     found = {}
-    for way in ("local", "memory"):
-        done = subprocess.run(
-            [sys.executable, str(script), way, str(tmp_path / "*.parquet")], capture_output=True, text=True, check=True
-        )
-        found[way] = [float(x) for x in done.stdout.split()]
+    for route in ("local", "memory"):
+        command = [sys.executable, str(script), route, str(tmp_path / "*.parquet")]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        found[route] = [float(x) for x in done.stdout.split()]
     assert found["local"][2:] == found["memory"][2:]
     assert found["local"][1] < 1.0  # GB; 0.36 when measured
     assert found["local"][0] < 6 * found["memory"][0]  # processor seconds, which other programs do not stretch
 
 
-@pytest.mark.parametrize("how", ["term", "kill"])
-def test_a_killed_run_leaves_no_temporary_file(folder, tmp_path, how):
+def test_a_killed_run_leaves_no_temporary_file(folder, tmp_path):
     spill = tmp_path / "spill"
     spill.mkdir()
     script = f"""
@@ -271,13 +250,13 @@ def slow(stage, done, total):
     if stage.startswith("score"):
         print("here", flush=True)
         time.sleep(60)
-distributed.evaluate({str(folder / "*.parquet")!r}, spill={str(spill)!r}, progress=slow)
+distributed.evaluate({str(folder / "*.parquet")!r}, spill={str(spill)!r}, progress=slow, engine="local")
 """
-    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    assert process.stdout.readline().strip() == "here"
-    process.terminate() if how == "term" else process.kill()
-    process.wait(timeout=20)
-    process.stdout.close()
-    time.sleep(0.1)
-    assert os.listdir(spill) == []
+    for end in (subprocess.Popen.terminate, subprocess.Popen.kill):
+        process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        assert process.stdout.readline().strip() == "here"
+        end(process)
+        process.wait(timeout=20)
+        process.stdout.close()
+        assert os.listdir(spill) == []

@@ -10,18 +10,17 @@ import pyarrow as pa
 import pyarrow.csv as pc
 import pyarrow.parquet as pq
 import pytest
-from distributed_cases import assert_same
+from distributed_cases import Everything, assert_same, request
 
 import uqeval
 from uqeval import distributed
 from uqeval._errors import InputError, UQWarning
-from uqeval.distributed.bounds.state import StreamState
-from uqeval.distributed.engines.local import files as files_module
-from uqeval.distributed.engines.local.engine import LocalEngine, parse_memory
-from uqeval.distributed.engines.local.files import Files
+from uqeval.distributed.engines import files as files_module
+from uqeval.distributed.engines.files import Files
+from uqeval.distributed.engines.local.engine import LocalEngine
 from uqeval.distributed.engines.protocol import ListEngine
 from uqeval.distributed.plan.all_scores import cluster_sizes
-from uqeval.distributed.plan.run import Request, Run
+from uqeval.distributed.plan.run import Run
 from uqeval.inputs.frame import predictions_from_frame
 
 
@@ -45,8 +44,12 @@ def quiet(function, *args, **options):
 # ---- files ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("stage", ["count", "score s"])
-def test_other_values_in_a_file_of_the_same_size_are_an_error(tmp_path, stage):
+def test_other_values_in_a_file_of_the_same_size_are_an_error(tmp_path):
+    for stage in ("count", "score s"):
+        changed_in(stage, tmp_path)
+
+
+def changed_in(stage, tmp_path):
     def write(seed):
         table = make(10_000).set_column(0, "score_s", pa.array(np.random.default_rng(seed).random(10_000)))
         return written(table, tmp_path / "a.parquet", compression="none", use_dictionary=False)
@@ -62,7 +65,7 @@ def test_other_values_in_a_file_of_the_same_size_are_an_error(tmp_path, stage):
     second = pa.table({"score_t": make(10_000).column("score_s")}).column(0)
     pq.write_table(pq.read_table(path).append_column("score_t", second), path, compression="none", use_dictionary=False)
     with pytest.raises(InputError, match=r"a\.parquet: changed while it was read"):
-        distributed.evaluate(path, metrics=["uq_auc"], progress=progress)
+        distributed.evaluate(path, metrics=["uq_auc"], progress=progress, engine="local")
 
 
 def test_a_file_put_in_place_of_another_is_noticed_inside_a_chunk(tmp_path):
@@ -129,9 +132,9 @@ def test_the_first_look_at_a_text_file_does_not_read_it_whole(tmp_path):
     path = tmp_path / "a.csv"
     pc.write_csv(make(200_000), path)
     engine = LocalEngine(str(path), workers=1)
-    assert len(engine.sample(lambda table: table, 1000)) >= 1000
+    assert len(engine.sample(Everything(), 1000)) >= 1000
     assert engine.sampled_rows < 200_000
-    found = distributed.evaluate(str(path), metrics=["uq_auc"])
+    found = distributed.evaluate(str(path), metrics=["uq_auc"], engine="local")
     assert 200_000 < found.run.sampled_rows < 400_000
     assert "rows sampled" in str(found.run)
 
@@ -139,7 +142,7 @@ def test_the_first_look_at_a_text_file_does_not_read_it_whole(tmp_path):
 def test_a_column_that_is_not_needed_may_be_in_some_files_only(tmp_path):
     written(make(100, note=["x"] * 100), tmp_path / "a.parquet")
     written(make(100, seed=1, other=[1] * 100), tmp_path / "b.parquet")
-    found = distributed.evaluate(str(tmp_path / "*.parquet"), metrics=["uq_auc"])
+    found = distributed.evaluate(str(tmp_path / "*.parquet"), metrics=["uq_auc"], engine="local")
     assert_same(uqeval.evaluate(str(tmp_path / "*.parquet"), metrics=["uq_auc"]), found)
 
 
@@ -154,7 +157,7 @@ def test_a_score_that_is_in_some_files_only_is_an_error_as_in_memory(tmp_path):
 def test_a_text_file_without_rows_has_no_types(tmp_path):
     (tmp_path / "a.csv").write_text("score_s,error\n")
     pc.write_csv(make(100), tmp_path / "b.csv")
-    assert distributed.evaluate(str(tmp_path / "*.csv"), metrics=["uq_auc"]).n == 100
+    assert distributed.evaluate(str(tmp_path / "*.csv"), metrics=["uq_auc"], engine="local").n == 100
 
 
 # ---- columns ----------------------------------------------------------------------------------------------------
@@ -163,55 +166,54 @@ def test_a_text_file_without_rows_has_no_types(tmp_path):
 def test_a_boolean_score_is_ranked(tmp_path):
     table = make().set_column(0, "score_s", pa.array(np.arange(400) % 3 == 0))
     path = written(table, tmp_path / "a.parquet")
-    assert_same(uqeval.evaluate(path, metrics=["uq_auc"]), distributed.evaluate(path, metrics=["uq_auc"]))
+    assert_same(
+        uqeval.evaluate(path, metrics=["uq_auc"]), distributed.evaluate(path, metrics=["uq_auc"], engine="local")
+    )
 
 
-@pytest.mark.parametrize("value", [-(2**63), 2**63 - 1])
-def test_integers_that_float64_cannot_tell_apart_are_refused(value, tmp_path):
-    table = make().set_column(0, "score_s", pa.array([value, *range(399)], pa.int64()))
-    with pytest.raises(InputError, match="above 2⁵³"):
-        distributed.evaluate(written(table, tmp_path / "a.parquet"))
+def test_integers_that_float64_cannot_tell_apart_are_refused(tmp_path):
+    for value in (-(2**63), 2**63 - 1):
+        table = make().set_column(0, "score_s", pa.array([value, *range(399)], pa.int64()))
+        with pytest.raises(InputError, match="above 2⁵³"):
+            distributed.evaluate(written(table, tmp_path / "a.parquet"), engine="local")
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
+def test_missing_groups_and_clusters_are_counted_and_the_first_is_named(tmp_path):
+    for values in (
         pa.array(["", *"abc"] * 100),
         pa.array([None, *"abc"] * 100),
         pa.array([float("nan"), 1.0, 2.0, 3.0] * 100),
         pa.array([None, 1, 2, 3] * 100),
         pa.array([None, *"abc"] * 100).dictionary_encode(),
-    ],
-)
-@pytest.mark.parametrize("role", ["by", "cluster"])
-def test_missing_groups_and_clusters_are_counted_and_the_first_is_named(values, role, tmp_path):
-    good = values.drop_null().take(pa.array([1] * 100))
-    written(make(100, key=good), tmp_path / "a.parquet")
-    written(make(400, key=values), tmp_path / "b.parquet", row_group_size=90)
-    with pytest.raises(InputError, match=r"`key` has missing values in 100 rows, first in .*b.parquet, row 0\."):
-        distributed.evaluate(str(tmp_path / "*.parquet"), **{role: "key"})
+    ):
+        good = values.drop_null().take(pa.array([1] * 100))
+        written(make(100, key=good), tmp_path / "a.parquet")
+        written(make(400, key=values), tmp_path / "b.parquet", row_group_size=90)
+        for role in ("by", "cluster"):
+            with pytest.raises(
+                InputError, match=r"`key` has missing values in 100 rows, first in .*b.parquet, row 0\."
+            ):
+                distributed.evaluate(str(tmp_path / "*.parquet"), **{role: "key"}, engine="local")
 
 
-@pytest.mark.parametrize("value", [float("nan"), 1.5])
-@pytest.mark.parametrize("approx", [False, True])
-def test_a_bad_probability_is_placed_in_its_file(value, approx, tmp_path):
+def test_a_bad_probability_is_placed_in_its_file(tmp_path):
     rng = np.random.default_rng(0)
-    for k in range(2):
-        p = rng.random(3000)
-        p[1234] = value if k else 0.4
-        table = pa.table({"label": (rng.random(3000) < p).astype(np.int64), "prob_1": p})
-        written(table, tmp_path / f"{k}.parquet", row_group_size=500)
-    run = distributed.approx_scores if approx else distributed.evaluate
-    with pytest.raises(InputError, match=r"1\.parquet: .*row 1234\b"):
-        run(str(tmp_path / "*.parquet"))
+    for value in (float("nan"), 1.5):
+        for k in range(2):
+            p = rng.random(3000)
+            p[1234] = value if k else 0.4
+            table = pa.table({"label": (rng.random(3000) < p).astype(np.int64), "prob_1": p})
+            written(table, tmp_path / f"{k}.parquet", row_group_size=500)
+        for run, options in ((distributed.approx_scores, {"approx": 0.01}), (distributed.evaluate, {})):
+            with pytest.raises(InputError, match=r"1\.parquet: .*row 1234\b"):
+                run(str(tmp_path / "*.parquet"), **options)
 
 
 MOMENTS = [datetime.datetime(2020, 1, 1), datetime.datetime(2020, 1, 2, 3)]
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
+def test_groups_have_the_names_and_the_order_that_they_have_in_memory(tmp_path):
+    for values in (
         pa.array(MOMENTS, pa.timestamp("ns")),
         pa.array(MOMENTS, pa.timestamp("us")),
         pa.array([0.1, 2.0], pa.float32()),
@@ -220,116 +222,95 @@ MOMENTS = [datetime.datetime(2020, 1, 1), datetime.datetime(2020, 1, 2, 3)]
         pa.array([True, False]),
         pa.array(["a", "b\0"]),
         pa.array([10, 9]),
-    ],
-)
-def test_groups_have_the_names_and_the_order_that_they_have_in_memory(values, tmp_path):
-    table = make(400, group=values.take(pa.array(np.arange(400) % 2)))
-    found = quiet(distributed.evaluate, written(table, tmp_path / "a.parquet"), metrics=["uq_auc"], by="group")
-    assert_same(quiet(uqeval.evaluate, predictions_from_frame(table), metrics=["uq_auc"]), found)
+    ):
+        table = make(400, group=values.take(pa.array(np.arange(400) % 2)))
+        found = quiet(distributed.evaluate, written(table, tmp_path / "a.parquet"), metrics=["uq_auc"], by="group")
+        assert_same(quiet(uqeval.evaluate, predictions_from_frame(table), metrics=["uq_auc"]), found)
 
 
-@pytest.mark.parametrize("role", ["by", "cluster"])
-def test_lists_are_no_groups_and_no_clusters(role, tmp_path):
+def test_lists_are_no_groups_and_no_clusters(tmp_path):
     path = written(make(400, key=[[1], [2]] * 200), tmp_path / "a.parquet")
-    with pytest.raises(InputError, match="`key` holds list"):
-        distributed.evaluate(path, **{role: "key"})
+    for role in ("by", "cluster"):
+        with pytest.raises(InputError, match="`key` holds list"):
+            distributed.evaluate(path, **{role: "key"}, engine="local")
 
 
 def test_duplicated_columns_are_named(tmp_path):
     table = make().append_column("error", pa.array([0] * 400))
     with pytest.raises(InputError, match=r"a\.parquet: duplicated columns: 'error'"):
-        distributed.evaluate(written(table, tmp_path / "a.parquet"))
+        distributed.evaluate(written(table, tmp_path / "a.parquet"), engine="local")
 
 
-@pytest.mark.parametrize("seed", ["x", -1, 1.5])
-def test_a_seed_is_a_whole_number(seed, tmp_path):
+def test_a_seed_is_a_whole_number(tmp_path):
     path = written(make(), tmp_path / "a.parquet")
-    for run in (distributed.evaluate, distributed.compare):
-        with pytest.raises(InputError, match="`seed`"):
-            run(path, seed=seed)
+    for seed in ("x", -1, 1.5):
+        for run in (distributed.evaluate, distributed.compare):
+            with pytest.raises(InputError, match="`seed`"):
+                run(path, seed=seed)
 
 
 def test_no_source_is_an_error():
-    with pytest.raises(InputError, match="`source` is None"):
-        distributed.evaluate(None)
-
-
-@pytest.mark.parametrize(("text", "size"), [("2GiB", 2**31), ("1TiB", 2**40), ("1 tib", 2**40), ("1TB", 10**12)])
-def test_sizes_are_understood(text, size):
-    assert parse_memory(text) == size
+    with pytest.raises(InputError, match=r"engine='local' is for files and lazy frames"):
+        distributed.evaluate(None, engine="local")
 
 
 def test_a_loss_alone_gives_a_note_on_what_is_left_out(tmp_path):
     table = make(400, loss=np.random.default_rng(1).random(400)).drop(["error"])
     with pytest.warns(UQWarning, match="AURC and its relatives are left out"):
-        found = distributed.evaluate(written(table, tmp_path / "a.parquet"))
+        found = distributed.evaluate(written(table, tmp_path / "a.parquet"), engine="local")
     assert [row.metric for row in found] == ["uq_c_index"]
 
 
 # ---- clusters ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("nested", [True, False])
-def test_groups_are_tested_against_each_other_where_clusters_lie_inside_them(nested, tmp_path):
+def test_groups_are_tested_against_each_other_where_clusters_lie_inside_them(tmp_path):
     index = np.arange(600)
     cluster = index % 60
-    group = np.array(["a", "b", "c"])[cluster % 3 if nested else index // 200]
-    table = make(600, cluster=cluster, group=group)
-    found = quiet(
-        distributed.evaluate,
-        written(table, tmp_path / "a.parquet"),
-        metrics=["uq_auc", "accuracy"],
-        by="group",
-        cluster="cluster",
-    )
-    memory = quiet(uqeval.evaluate, predictions_from_frame(table), metrics=["uq_auc", "accuracy"])
-    assert len(found.heterogeneity) == (2 if nested else 0)
-    assert [mixed.p for mixed in found.heterogeneity] == pytest.approx([mixed.p for mixed in memory.heterogeneity])
-    spanning = [note for note in found.warnings if "clusters span several groups" in note]
-    assert len(spanning) == (not nested)
+    for nested in (True, False):
+        group = np.array(["a", "b", "c"])[cluster % 3 if nested else index // 200]
+        table = make(600, cluster=cluster, group=group)
+        path = written(table, tmp_path / "a.parquet")
+        asked = {"metrics": ["uq_auc", "accuracy"]}
+        found = quiet(distributed.evaluate, path, by="group", cluster="cluster", **asked)
+        memory = quiet(uqeval.evaluate, predictions_from_frame(table), **asked)
+        assert len(found.heterogeneity) == (2 if nested else 0)
+        assert [mixed.p for mixed in found.heterogeneity] == pytest.approx([mixed.p for mixed in memory.heterogeneity])
+        spanning = [note for note in found.warnings if "clusters span several groups" in note]
+        assert len(spanning) == (not nested)
 
 
 def clustered(tmp_path):
-    n = 20_000
-    cluster = np.where(np.arange(n) < 7000, 0, np.arange(n) // 10)  # one large, many small
+    n = 9000
+    cluster = np.where(np.arange(n) < 3500, 0, np.arange(n) // 10)  # one large, many small
     table = make(n, cluster=cluster, loss=np.random.default_rng(2).random(n))
-    return table, written(table, tmp_path / "a.parquet", row_group_size=5000)
+    return table, written(table, tmp_path / "a.parquet", row_group_size=2000)
 
 
-def test_a_cluster_larger_than_a_share_of_the_memory_gets_all_of_it(tmp_path, monkeypatch):
+def test_a_cluster_larger_than_a_share_of_the_memory_gets_all_of_it(tmp_path):
     table, path = clustered(tmp_path)
-    monkeypatch.setattr(LocalEngine, "bucket_rows", 8000)
     engine = LocalEngine(path, workers=8)
-    assert engine.task_rows == 1000
+    engine.task_rows, engine.bucket_rows = 1000, 4000
     metrics = ["uq_auc", "uq_c_index", "aurc", "augrc", "accuracy"]
     found = quiet(distributed.evaluate, None, engine=engine, cluster="cluster", metrics=metrics)
     assert_same(quiet(uqeval.evaluate, predictions_from_frame(table), metrics=metrics), found)
 
 
-def test_a_cluster_larger_than_the_memory_is_an_error_that_says_how_much_is_needed(tmp_path, monkeypatch):
+def test_a_cluster_larger_than_the_memory_is_an_error_that_says_how_much_is_needed(tmp_path):
     _, path = clustered(tmp_path)
-    monkeypatch.setattr(LocalEngine, "bucket_rows", 5000)
-    with pytest.raises(InputError, match=r"hold 7,\d+ rows, but a task holds 5,000. Raise memory_limit to 1\.5 times"):
-        distributed.evaluate(path, cluster="cluster", metrics=["uq_auc"])
+    engine = LocalEngine(path)
+    engine.bucket_rows = 2500
+    with pytest.raises(InputError, match=r"hold 3,5\d+ rows, but a task holds 2,500. Raise memory_limit to 1\.5 times"):
+        distributed.evaluate(None, engine=engine, cluster="cluster", metrics=["uq_auc"])
 
 
-@pytest.mark.parametrize(("task_rows", "buckets"), [(10**6, 1024), (30, 2048), (12, 4096)])
-def test_there_are_as_many_buckets_of_clusters_as_the_rows_need(task_rows, buckets, tmp_path):
+def test_there_are_as_many_buckets_of_clusters_as_the_rows_need():
     n = 40_000
-    engine = ListEngine([make(n, cluster=np.arange(n))])
-    engine.task_rows = task_rows
-    engine.bucket_rows = n
-    run = Run(engine, Request(metrics=["uq_auc"], cluster="cluster", bins=1, edges=[[0.5]]))
-    assert len(cluster_sizes(run)) == buckets
-    assert cluster_sizes(run).sum() == n
-
-
-def test_a_stream_state_with_errors_other_than_0_and_1_is_refused():
-    state = StreamState().update([0.1, 0.2, 0.3], error=[0, 1, 0])
-    first, second, counts = state._errors.in_order()
-    state._errors.in_order = lambda: (first, second + 4, counts)
-    with pytest.raises(InputError, match="not a whole StreamState"):
-        StreamState.from_bytes(state.to_bytes())
+    for task_rows, buckets in ((10**6, 1024), (30, 2048), (12, 4096)):
+        engine = ListEngine([make(n, cluster=np.arange(n))], task_rows=task_rows)
+        run = Run(engine, request(metrics=["uq_auc"], cluster="cluster", bins=1, edges=[[0.5]]))
+        assert len(cluster_sizes(run)) == buckets
+        assert cluster_sizes(run).sum() == n
 
 
 def test_rows_of_a_list_of_tables_need_no_file():

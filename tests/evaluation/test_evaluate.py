@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import uqeval as uq
+from cases import each, noted, on_both_kernels
 from strategies import each_backend
 from uqeval import InputError, UQWarning, kernels, truth
 from uqeval.metrics import REGISTRY
@@ -90,6 +91,9 @@ def assert_equal_estimates(found, expected, rtol, where):
 # ---- every number is that of `estimate` ------------------------------------------------------------------------
 
 
+SOME = ["mine", "entropy", "vote_ratio"]  # of the user, of the probabilities and of the members
+
+
 def sampling(kind, n):
     rng = np.random.default_rng(7)
     found = {}
@@ -100,13 +104,14 @@ def sampling(kind, n):
     return found
 
 
-@pytest.mark.parametrize("kind", ["rows", "weights", "clusters", "weights and clusters"])
-def test_every_estimate_equals_that_of_the_arrays_by_hand(kind, backend):
+@each("kind", ["rows", "weights", "clusters", "weights and clusters"])
+def test_every_estimate_equals_that_of_the_arrays_by_hand(kind):
     data = make()
     n = len(data["labels"])
     extra = sampling(kind, n)
     groups = np.array(["b", "a", "c"])[np.arange(n) % 3]
-    ev = quiet(uq.evaluate, uq.Predictions(**data, **extra, groups=groups))
+    chosen = None if kind == "rows" else SOME  # all scores once
+    ev = quiet(uq.evaluate, uq.Predictions(**data, **extra, groups=groups), scores=chosen)
 
     y, z, members = data["labels"], data["logits"], softmax(data["member_logits"])
     probs = softmax(z)
@@ -126,6 +131,7 @@ def test_every_estimate_equals_that_of_the_arrays_by_hand(kind, backend):
     by_name |= {name: getattr(uq.scores, name)(z) for name, (need,) in needs().items() if need == "logits"}
     by_name |= {name: getattr(uq.scores, name)(members) for name, (need,) in needs().items() if need == "members"}
     by_name["expected_free_energy"] = uq.scores.expected_free_energy(data["member_logits"])
+    by_name = {name: by_name[name] for name in chosen or by_name}
     assert set(ev.scores) == set(by_name)
 
     ranking = [name for name, m in REGISTRY.items() if m.uses_score]
@@ -146,7 +152,27 @@ def test_every_estimate_equals_that_of_the_arrays_by_hand(kind, backend):
         assert_equal_estimates(row.estimate, hand, 1e-9 if row.metric == "log_loss" else 1e-12, row)
 
 
-def test_a_cluster_of_weight_zero_is_no_cluster_for_evaluate_and_estimate():
+def test_the_scores_and_losses_of_every_kind_of_model_are_evaluated():
+    # The scores of an evidential model are evaluated.
+    rng = np.random.default_rng(0)
+    alpha = 1 + 5 * rng.dirichlet(np.ones(CLASSES), 150) * rng.random((150, 1))
+    labels = rng.integers(0, CLASSES, 150)
+    ev = uq.evaluate(uq.Predictions(labels, alpha=alpha))
+    error = (alpha.argmax(1) != labels).astype(int)
+    wanted = [name for name, (need,) in needs().items() if need == "alpha"]
+    assert len(wanted) >= 3
+    for name in wanted:
+        assert ev[name, "uq_auc"] == uq.estimate("uq_auc", getattr(uq.scores, name)(alpha), error)
+
+    # A loss of zeros and ones is treated as estimate treats it.
+    rng = np.random.default_rng(0)
+    s = rng.random(200)
+    loss = (rng.random(200) < s).astype(float)
+    ev = uq.evaluate(score=s, loss=loss)
+    for metric in LOSS_METRICS:
+        assert ev["score", metric] == uq.estimate(metric, s, loss), metric
+
+    # A cluster of weight zero is no cluster for evaluate and estimate.
     rng = np.random.default_rng(0)
     s = rng.random(60)
     e = (rng.random(60) < s).astype(int)
@@ -160,65 +186,45 @@ def test_a_cluster_of_weight_zero_is_no_cluster_for_evaluate_and_estimate():
     whole = quiet(uq.estimate, "uq_auc", s, e, weights=w, clusters=clusters)
     assert_equal_estimates(whole, dropped, 1e-12, "estimate")
 
-
-def test_the_scores_of_an_evidential_model_are_evaluated():
-    rng = np.random.default_rng(0)
-    alpha = 1 + 5 * rng.dirichlet(np.ones(CLASSES), 150) * rng.random((150, 1))
-    labels = rng.integers(0, CLASSES, 150)
-    ev = uq.evaluate(uq.Predictions(labels, alpha=alpha))
-    error = (alpha.argmax(1) != labels).astype(int)
-    wanted = [name for name, (need,) in needs().items() if need == "alpha"]
-    assert len(wanted) >= 3
-    for name in wanted:
-        assert ev[name, "uq_auc"] == uq.estimate("uq_auc", getattr(uq.scores, name)(alpha), error)
+    # The level reaches every estimate.
+    for level in [0.5, 0.9, 0.999]:
+        with noted(level=level):
+            data = make()
+            ev = uq.evaluate(uq.Predictions(**data), level=level, scores="mine")
+            assert {row.estimate.level for row in ev} == {level}
+            error = truth.misclassified(softmax(data["logits"]), data["labels"])
+            hand = uq.estimate("uq_auc", data["scores"]["mine"], error, level=level)
+            assert ev["mine", "uq_auc"] == hand
 
 
 def needs():
     return uq.scores.available()
 
 
-@pytest.mark.parametrize("level", [0.5, 0.9, 0.999])
-def test_the_level_reaches_every_estimate(level):
-    data = make()
-    ev = uq.evaluate(uq.Predictions(**data), level=level, scores="mine")
-    assert {row.estimate.level for row in ev} == {level}
-    error = truth.misclassified(softmax(data["logits"]), data["labels"])
-    hand = uq.estimate("uq_auc", data["scores"]["mine"], error, level=level)
-    assert ev["mine", "uq_auc"] == hand
+def test_the_ece_interval_depends_on_nothing_but_the_rows_and_the_seed():
+    for case in [71, 125, 149]:
+        with noted(case=case):
+            # p ≈ 0.05 in the calibration test: other draws give another interval.
+            rng = np.random.default_rng(case)
+            probs = rng.uniform(0.5, 1, 300)
+            labels = (rng.random(300) < probs - 0.06).astype(int)
+            pred = uq.Predictions(labels, probs=probs)
+            ev = uq.evaluate(pred, scores="entropy")
+            assert (ev["ece"].low, ev["ece"].high) == (ev["ece_debiased"].low, ev["ece_debiased"].high)
+            for metric in ("ece", "ece_debiased"):
+                assert uq.evaluate(pred, scores="entropy", metrics=metric)[metric] == ev[metric]
+                assert uq.estimate(metric, probs, labels, seed=0) == ev[metric]
 
-
-def test_a_loss_of_zeros_and_ones_is_treated_as_estimate_treats_it():
-    rng = np.random.default_rng(0)
-    s = rng.random(200)
-    loss = (rng.random(200) < s).astype(float)
-    ev = uq.evaluate(score=s, loss=loss)
-    for metric in LOSS_METRICS:
-        assert ev["score", metric] == uq.estimate(metric, s, loss), metric
-
-
-@pytest.mark.parametrize("case", [71, 125, 149])
-def test_the_ece_interval_depends_on_nothing_but_the_rows_and_the_seed(case):
-    # p ≈ 0.05 in the calibration test: other draws give another interval.
-    rng = np.random.default_rng(case)
-    probs = rng.uniform(0.5, 1, 300)
-    labels = (rng.random(300) < probs - 0.06).astype(int)
-    pred = uq.Predictions(labels, probs=probs)
-    ev = uq.evaluate(pred, scores="entropy")
-    assert (ev["ece"].low, ev["ece"].high) == (ev["ece_debiased"].low, ev["ece_debiased"].high)
-    for metric in ("ece", "ece_debiased"):
-        assert uq.evaluate(pred, scores="entropy", metrics=metric)[metric] == ev[metric]
-        assert uq.estimate(metric, probs, labels, seed=0) == ev[metric]
-
-
-@pytest.mark.parametrize("case", [71, 140, 376])
-def test_the_ece_interval_does_not_depend_on_the_order_of_rows(case):
-    rng = np.random.default_rng(case)
-    probs = rng.uniform(0.5, 1, 300)
-    labels = (rng.random(300) < probs - 0.06).astype(int)
-    order = rng.permutation(300)
-    ev = uq.evaluate(uq.Predictions(labels, probs=probs), metrics="ece")
-    moved = uq.evaluate(uq.Predictions(labels[order], probs=probs[order]), metrics="ece")
-    np.testing.assert_allclose(ev["ece"].low, moved["ece"].low, atol=1e-12)
+    # The ECE interval does not depend on the order of rows.
+    for case in [71, 140, 376]:
+        with noted(case=case):
+            rng = np.random.default_rng(case)
+            probs = rng.uniform(0.5, 1, 300)
+            labels = (rng.random(300) < probs - 0.06).astype(int)
+            order = rng.permutation(300)
+            ev = uq.evaluate(uq.Predictions(labels, probs=probs), metrics="ece")
+            moved = uq.evaluate(uq.Predictions(labels[order], probs=probs[order]), metrics="ece")
+            np.testing.assert_allclose(ev["ece"].low, moved["ece"].low, atol=1e-12)
 
 
 # ---- every form of input gives the same --------------------------------------------------------------------------
@@ -257,37 +263,45 @@ def table_of(n=60):
 
 def test_arrays_frames_and_files_give_the_same_evaluation(tmp_path):
     table, arrays = table_of()
-    expected = quiet(uq.evaluate, uq.Predictions(**arrays))
+    expected = quiet(uq.evaluate, uq.Predictions(**arrays), scores=SOME)
     pa.csv.write_csv(table, tmp_path / "a.csv")
     pq.write_table(table, tmp_path / "a.parquet")
     np.savez(tmp_path / "a.npz", **{k: v for k, v in arrays.items() if k != "scores"}, score_mine=table["score_mine"])
     forms = [table, table.to_pandas(), pl.from_arrow(table), str(tmp_path / "a.csv"), tmp_path / "a.parquet"]
     for form in [*forms, tmp_path / "a.npz", str(tmp_path / "*.csv")]:
-        found = quiet(uq.evaluate, form)
+        found = quiet(uq.evaluate, form, scores=SOME)
         assert_same(found, expected)
         assert found.warnings == expected.warnings
         assert found.tie_rate == expected.tie_rate
         assert (found.n, found.n_errors, found.accuracy) == (expected.n, expected.n_errors, expected.accuracy)
 
 
-@pytest.mark.parametrize(
-    "wrap",
-    [list, tuple, np.asarray, pd.Series, pl.Series, pa.array, lambda x: pd.Series(x, index=np.arange(len(x))[::-1])],
-    ids=["list", "tuple", "numpy", "pandas", "polars", "arrow", "pandas with another index"],
-)
-def test_plain_arrays_of_any_kind_equal_predictions(wrap):
-    rng = np.random.default_rng(2)
-    s, d = rng.random(80), rng.random(80)
-    e = (rng.random(80) < 0.4).astype(int)
-    g = np.array(["left", "right"])[rng.integers(0, 2, 80)]
-    c = np.arange(80) // 2
-    expected = quiet(uq.evaluate, uq.Predictions(scores={"score": s}, error=e, loss=d, groups=g, clusters=c))
-    found = quiet(uq.evaluate, score=wrap(s), error=wrap(e), loss=wrap(d), groups=wrap(g), clusters=wrap(c))
-    assert found.scores == ("score",)
-    assert_same(found, expected)
+def test_plain_arrays_of_any_kind_equal_predictions():
+    for label, wrap in zip(
+        ["list", "tuple", "numpy", "pandas", "polars", "arrow", "pandas with another index"],
+        [
+            list,
+            tuple,
+            np.asarray,
+            pd.Series,
+            pl.Series,
+            pa.array,
+            lambda x: pd.Series(x, index=np.arange(len(x))[::-1]),
+        ],
+        strict=True,
+    ):
+        with noted(case=label):
+            rng = np.random.default_rng(2)
+            s, d = rng.random(80), rng.random(80)
+            e = (rng.random(80) < 0.4).astype(int)
+            g = np.array(["left", "right"])[rng.integers(0, 2, 80)]
+            c = np.arange(80) // 2
+            expected = quiet(uq.evaluate, uq.Predictions(scores={"score": s}, error=e, loss=d, groups=g, clusters=c))
+            found = quiet(uq.evaluate, score=wrap(s), error=wrap(e), loss=wrap(d), groups=wrap(g), clusters=wrap(c))
+            assert found.scores == ("score",)
+            assert_same(found, expected)
 
-
-def test_a_dict_of_scores_keeps_their_names_and_order():
+    # A dict of scores keeps their names and order.
     rng = np.random.default_rng(2)
     e = (rng.random(80) < 0.4).astype(int)
     scores = {"b": rng.random(80), "a": rng.random(80)}
@@ -296,8 +310,7 @@ def test_a_dict_of_scores_keeps_their_names_and_order():
     for name, score in scores.items():
         assert ev[name, "uq_auc"] == uq.estimate("uq_auc", score, e)
 
-
-def test_booleans_do_for_errors():
+    # Booleans do for errors.
     rng = np.random.default_rng(2)
     s, e = rng.random(80), rng.random(80) < 0.4
     assert_same(uq.evaluate(score=s, error=e), uq.evaluate(score=s, error=e.astype(float)))
@@ -319,8 +332,7 @@ def test_nan_omit_drops_the_rows_from_every_array():
     assert sum("4 rows with NaN" in note for note in notes) == 1
     assert any("4 rows with NaN" in note for note in found.warnings)
 
-
-def test_nan_omit_still_names_arrays_of_another_length():
+    # NaN omit still names arrays of another length.
     s = np.array([0.1, np.nan, 0.3, 0.4])
     for name in ("error", "loss", "weights", "clusters", "groups"):
         arrays = {"error": [0, 1, 0, 1]} | {name: [0, 1, 0]}
@@ -345,14 +357,11 @@ def test_look_up_by_score_metric_and_group(grouped):
     assert grouped["entropy", "uq_auc", "1"] != grouped["entropy", "uq_auc"]
     assert grouped[None, "accuracy", "0"].n == 90
 
-
-def test_a_group_is_found_by_the_value_that_the_user_gave(grouped):
+    # A group is found by the value that the user gave.
     assert grouped["entropy", "uq_auc", 1] == grouped["entropy", "uq_auc", "1"]
 
-
-@pytest.mark.parametrize(
-    "key",
-    [
+    # A bad key lists what exists.
+    for key in [
         "entropy",
         "uq_auc",
         ("entropy", "uq_acu"),
@@ -364,16 +373,14 @@ def test_a_group_is_found_by_the_value_that_the_user_gave(grouped):
         (),
         5,
         None,
-    ],
-)
-def test_a_bad_key_lists_what_exists(grouped, key):
-    with pytest.raises(InputError) as caught:
-        grouped[key]
-    for part in ("entropy", "margin", "uq_auc", "accuracy", "Groups: 0, 1"):
-        assert part in str(caught.value)
+    ]:
+        with noted(key=key):
+            with pytest.raises(InputError) as caught:
+                grouped[key]
+            for part in ("entropy", "margin", "uq_auc", "accuracy", "Groups: 0, 1"):
+                assert part in str(caught.value)
 
-
-def test_properties_list_what_was_asked(grouped):
+    # Properties list what was asked.
     assert grouped.scores == ("entropy", "margin")
     assert grouped.groups == ("0", "1")
     assert [row.metric for row in grouped][:2] == ["uq_auc", "uq_c_index"]
@@ -384,7 +391,8 @@ def test_properties_list_what_was_asked(grouped):
 # ---- what the user says is never recomputed --------------------------------------------------------------------
 
 
-def test_errors_of_the_user_are_never_recomputed():
+def test_errors_classes_and_losses_of_the_user_are_never_recomputed():
+    # Errors of the user are never recomputed.
     data = make()
     rng = np.random.default_rng(1)
     mine = (rng.random(180) < 0.5).astype(int)
@@ -393,8 +401,7 @@ def test_errors_of_the_user_are_never_recomputed():
     assert ev["entropy", "uq_auc"] == uq.estimate("uq_auc", uq.scores.entropy(softmax(data["logits"])), mine)
     assert ev["accuracy"].value == pytest.approx(1 - mine.mean(), abs=1e-15)
 
-
-def test_the_predicted_class_of_the_user_is_never_recomputed():
+    # The predicted class of the user is never recomputed.
     data = make()
     rng = np.random.default_rng(1)
     pred = rng.integers(0, CLASSES, 180)
@@ -408,15 +415,15 @@ def test_the_predicted_class_of_the_user_is_never_recomputed():
     assert ev["entropy", "kendall_phi"].value == pytest.approx(uq.metrics.kendall_tau(s, phi), abs=1e-14)
     assert ev["ece"].value == pytest.approx(uq.metrics.ece(probs[np.arange(180), pred], 1 - error), abs=1e-14)
 
-
-def test_the_loss_of_the_user_replaces_the_gap():
+    # The loss of the user replaces the gap.
     data = make()
     mine = np.random.default_rng(1).normal(size=180)
     ev = uq.evaluate(uq.Predictions(**data, loss=mine), scores="entropy")
     assert ev["entropy", "uq_c_index"] == uq.estimate("uq_c_index", uq.scores.entropy(softmax(data["logits"])), mine)
 
 
-def test_the_gap_from_logits_does_not_saturate():
+def test_the_gap_does_not_saturate():
+    # The gap from logits does not saturate.
     # 1 - p is 1.0 in float64 for every wrong row, and 0.0 for every right one.
     logits = np.array([[50.0, 0], [60, 0], [70, 0], [80, 0], [90, 0], [100, 0]])
     labels = [0, 0, 0, 1, 1, 1]
@@ -426,14 +433,12 @@ def test_the_gap_from_logits_does_not_saturate():
     reverse = uq.Predictions(labels, logits=logits, scores={"s": [1, 2, 3, 6, 5, 4]})
     assert quiet(uq.evaluate, reverse, scores="s")["s", "uq_c_index"].value == pytest.approx(9 / 15)
 
-
-def test_the_gap_from_probabilities_does_not_saturate():
+    # The gap from probabilities does not saturate.
     p = 10.0 ** -np.arange(17, 23)
     pred = uq.Predictions([1] * 6, probs=p, scores={"s": np.arange(6)})
     assert quiet(uq.evaluate, pred, scores="s")["s", "uq_c_index"].value == 1.0
 
-
-def test_logits_of_another_temperature_leave_the_gap_to_the_probabilities():
+    # Logits of another temperature leave the gap to the probabilities.
     data = make()
     with pytest.warns(UQWarning, match="softmax"):
         pred = uq.Predictions(data["labels"], logits=data["logits"], probs=softmax(data["logits"] / 3))
@@ -448,7 +453,8 @@ def test_logits_of_another_temperature_leave_the_gap_to_the_probabilities():
 # ---- without errors, without a model ------------------------------------------------------------------------------
 
 
-def test_a_continuous_loss_alone_gives_the_metrics_that_take_one():
+def test_what_is_given_decides_which_metrics_there_are():
+    # A continuous loss alone gives the metrics that take one.
     rng = np.random.default_rng(0)
     s = rng.random(120)
     loss = np.clip(s + rng.normal(0, 0.3, 120), 0, 1)
@@ -461,16 +467,14 @@ def test_a_continuous_loss_alone_gives_the_metrics_that_take_one():
     with pytest.raises(InputError, match="uq_auc needs error"):
         uq.evaluate(score=s, loss=loss, metrics="uq_auc")
 
-
-def test_a_loss_beyond_one_leaves_the_c_index_only():
+    # A loss beyond one leaves the c index only.
     rng = np.random.default_rng(0)
     ev = uq.evaluate(score=rng.random(50), loss=5 * rng.normal(size=50))
     assert ev.metrics == ("uq_c_index",)
     with pytest.raises(InputError, match="aurc needs"):
         uq.evaluate(score=rng.random(50), loss=5 * rng.normal(size=50), metrics=["aurc"])
 
-
-def test_the_quality_of_generated_texts_can_be_ranked():
+    # The quality of generated texts can be ranked.
     # A language model: uncertainty of each answer, and its ROUGE-L in [0, 1]; loss = 1 - quality.
     rng = np.random.default_rng(0)
     quality = rng.beta(2, 2, 300)
@@ -482,8 +486,7 @@ def test_the_quality_of_generated_texts_can_be_ranked():
     assert ev["bad", "auarc"].value == pytest.approx(quality.mean(), abs=0.05)
     assert "good" in str(ev)
 
-
-def test_scores_with_errors_only_have_no_metric_of_the_probabilities():
+    # Scores with errors only have no metric of the probabilities.
     rng = np.random.default_rng(0)
     ev = uq.evaluate(score=rng.random(80), error=rng.random(80) < 0.4)
     assert not {"ece", "brier", "log_loss", "uq_c_index", "kendall_phi"} & set(ev.metrics)
@@ -493,7 +496,8 @@ def test_scores_with_errors_only_have_no_metric_of_the_probabilities():
 # ---- weights, groups, degenerate rows -----------------------------------------------------------------------------
 
 
-def test_rows_of_weight_zero_count_for_nothing():
+def test_rows_of_weight_zero_count_for_nothing_and_equal_weights_change_nothing():
+    # Rows of weight zero count for nothing.
     data = make()
     w = np.arange(180) % 3 / 2.0
     groups = np.arange(180) % 2
@@ -503,18 +507,17 @@ def test_rows_of_weight_zero_count_for_nothing():
     assert (full.n_errors, full.accuracy, full.tie_rate) == (kept.n_errors, kept.accuracy, kept.tie_rate)
     assert_same(full, kept)
 
-
-def test_equal_weights_change_nothing():
+    # Equal weights change nothing.
     data = make()
     assert_same(uq.evaluate(uq.Predictions(**data)), uq.evaluate(uq.Predictions(**data, weights=np.full(180, 2.5))))
 
-
-def test_a_single_row_of_positive_weight_is_an_error_about_the_weights():
+    # A single row of positive weight is an error about the weights.
     with pytest.raises(InputError, match="weight"):
         uq.evaluate(score=[1, 2, 3], error=[0, 1, 0], weights=[0, 1, 0])
 
 
-def test_a_group_of_one_row_is_left_out_with_a_warning():
+def test_a_group_that_cannot_be_evaluated_is_left_out_with_the_reason():
+    # A group of one row is left out with a warning.
     rng = np.random.default_rng(0)
     s = rng.random(60)
     e = (rng.random(60) < s).astype(int)
@@ -525,15 +528,15 @@ def test_a_group_of_one_row_is_left_out_with_a_warning():
     assert any("'alone'" in note for note in ev.warnings)
     assert "alone" in str(ev)
 
-
-def test_a_group_without_weight_is_left_out_for_that_reason():
+    # A group without weight is left out for that reason.
     rng = np.random.default_rng(0)
     groups = np.arange(60) % 3
     _, notes = notes_of(uq.evaluate, score=rng.random(60), error=np.arange(60) % 2, weights=groups, groups=groups)
     assert any("'0'" in note and "weight" in note and "single" not in note for note in notes)
 
 
-def test_a_tied_top_class_is_told_once_with_the_row_of_the_whole_set():
+def test_ties_and_infinities_are_told_once():
+    # A tied top class is told once with the row of the whole set.
     data = make()
     probs = softmax(data["logits"])
     probs[[70, 100, 101]] = [0.4, 0.4, 0.2]
@@ -543,8 +546,7 @@ def test_a_tied_top_class_is_told_once_with_the_row_of_the_whole_set():
     assert len(tied) == 1
     assert "3 rows (first at row 70)" in tied[0]
 
-
-def test_infinite_scores_rank_first_or_last_with_one_warning():
+    # Infinite scores rank first or last with one warning.
     rng = np.random.default_rng(0)
     s = rng.random(60)
     e = (rng.random(60) < s).astype(int)
@@ -555,7 +557,8 @@ def test_infinite_scores_rank_first_or_last_with_one_warning():
     json.loads(ev.to_json(), parse_constant=pytest.fail)
 
 
-def test_few_errors_show_in_a_row_of_their_own():
+def test_few_errors_and_few_right_rows_are_told_as_such():
+    # Few errors show in a row of their own.
     s = np.linspace(0, 1, 100)
     e = np.zeros(100)
     e[[90, 95, 99]] = 1
@@ -568,14 +571,14 @@ def test_few_errors_show_in_a_row_of_their_own():
     assert many.too_few() is None
     assert "Too few" not in str(many)
 
-
-def test_few_right_rows_are_told_as_such():
+    # Few right rows are told as such.
     s = np.linspace(0, 1, 100)
     ev = quiet(uq.evaluate, score=s, error=s > 0.05)
     assert "right" in ev.too_few()
 
 
-def test_without_any_error_the_values_are_those_of_the_spec():
+def test_nothing_to_rank_gives_the_exact_values():
+    # Without any error.
     data = make(50)
     pred = uq.Predictions(data["logits"].argmax(1), logits=data["logits"])
     ev, notes = notes_of(uq.evaluate, pred, scores=["entropy", "margin"])
@@ -597,16 +600,26 @@ def test_without_any_error_the_values_are_those_of_the_spec():
     loaded = json.loads(ev.to_json(), parse_constant=pytest.fail)
     assert next(row for row in loaded["estimates"] if row["metric"] == "uq_auc")["value"] is None
 
-
-def test_all_wrong_gives_the_values_of_the_spec():
+    # All wrong.
     ev = quiet(uq.evaluate, score=np.linspace(0, 1, 40), error=np.ones(40))
     found = {metric: ev["score", metric].value for metric in ("aurc", "e_aurc", "augrc", "g_auc", "h_auc")}
     assert found == pytest.approx({"aurc": 1, "e_aurc": 0, "augrc": 0.5, "g_auc": 1, "h_auc": 0}, abs=1e-15)
     assert math.isnan(ev["score", "uq_auc"].value)
     assert ev.accuracy == 0
 
+    # Single cluster gives values without intervals.
+    rng = np.random.default_rng(0)
+    s = rng.random(60)
+    ev, notes = notes_of(uq.evaluate, score=s, error=s > 0.5, clusters=np.zeros(60))
+    assert not math.isnan(ev["score", "uq_auc"].value)
+    for row in ev:
+        assert math.isnan(row.estimate.low), row
+        assert math.isnan(row.estimate.high), row
+    assert sum("single cluster" in note for note in notes) == 1
 
-def test_a_constant_score_is_worth_nothing_and_is_told():
+
+def test_a_constant_and_a_reversed_score_are_called_so():
+    # A constant score is worth nothing and is told.
     rng = np.random.default_rng(0)
     e = (rng.random(100) < 0.3).astype(int)
     ev, notes = notes_of(uq.evaluate, score={"flat": np.ones(100), "other": rng.random(100)}, error=e, loss=e)
@@ -620,8 +633,7 @@ def test_a_constant_score_is_worth_nothing_and_is_told():
     assert any("flat" in line and "chance" in line for line in ev.verdict())
     assert "flat: 100.0% of the pairs" in str(ev)
 
-
-def test_a_reversed_score_is_called_so():
+    # A reversed score is called so.
     s = np.linspace(0, 1, 200)
     ev = uq.evaluate(score=-s, error=s > 0.7)
     assert any("wrong way round" in line for line in ev.verdict())
@@ -636,21 +648,11 @@ def test_the_tie_rate_is_the_share_of_tied_pairs(values):
         assert ev.tie_rate["score"] == pytest.approx(sum(values[i] == values[j] for i, j in pairs) / len(pairs))
 
 
-def test_single_cluster_gives_values_without_intervals():
-    rng = np.random.default_rng(0)
-    s = rng.random(60)
-    ev, notes = notes_of(uq.evaluate, score=s, error=s > 0.5, clusters=np.zeros(60))
-    assert not math.isnan(ev["score", "uq_auc"].value)
-    for row in ev:
-        assert math.isnan(row.estimate.low), row
-        assert math.isnan(row.estimate.high), row
-    assert sum("single cluster" in note for note in notes) == 1
-
-
 # ---- best ---------------------------------------------------------------------------------------------------------
 
 
-def test_best_follows_the_direction_of_each_metric():
+def test_the_best_scores_by_the_direction_of_each_metric_are_marked():
+    # Best follows the direction of each metric.
     data = make()
     ev = uq.evaluate(uq.Predictions(**data))
     for name in ev.metrics:
@@ -664,8 +666,7 @@ def test_best_follows_the_direction_of_each_metric():
     assert REGISTRY["aurc"].direction == REGISTRY["ece"].direction == "lower"
     assert REGISTRY["uq_auc"].direction == REGISTRY["prr"].direction == "higher"
 
-
-def test_the_mark_stands_beside_the_best_score_and_no_other():
+    # The mark stands beside the best score and no other.
     s = np.linspace(0, 1, 100)
     ev = uq.evaluate(score={"good": s, "bad": -s}, error=s > 0.6, metrics=["uq_auc", "aurc"])
     lines = str(ev).splitlines()
@@ -676,8 +677,7 @@ def test_the_mark_stands_beside_the_best_score_and_no_other():
     page = ev._repr_html_()
     assert page.count("<b>") == 2
 
-
-def test_scores_that_tie_for_the_best_are_all_marked():
+    # Scores that tie for the best are all marked.
     s = np.linspace(0, 1, 100)
     ev = uq.evaluate(score={"a": s, "b": s**3, "c": -s}, error=s > 0.6)
     assert ev.best("uq_auc") == ev.best("aurc") == ("a", "b")
@@ -686,7 +686,8 @@ def test_scores_that_tie_for_the_best_are_all_marked():
 # ---- out ----------------------------------------------------------------------------------------------------------
 
 
-def test_to_dict_has_exactly_the_documented_keys(grouped):
+def test_dict_and_json_hold_the_documented_keys_and_plain_values_only(grouped):
+    # To dict has exactly the documented keys.
     data = grouped.to_dict()
     assert list(data) == [
         "schema_version",
@@ -707,8 +708,7 @@ def test_to_dict_has_exactly_the_documented_keys(grouped):
     assert data["versions"]["kernels"] == kernels.backend()
     assert len(data["estimates"]) == len(grouped)
 
-
-def test_to_dict_holds_plain_python_values_only(grouped):
+    # To dict holds plain python values only.
     def walk(value):
         if isinstance(value, dict):
             for key, item in value.items():
@@ -723,13 +723,11 @@ def test_to_dict_holds_plain_python_values_only(grouped):
 
     walk(grouped.to_dict())
 
-
-def test_json_is_strict_and_equals_to_dict(grouped):
+    # JSON is strict and equals to dict.
     loaded = json.loads(grouped.to_json(), parse_constant=pytest.fail)
     assert loaded == grouped.to_dict()
 
-
-def test_json_writes_null_for_what_is_not_finite():
+    # JSON writes null for what is not finite.
     pred = uq.Predictions([0, 1, 0, 1], probs=[0.0, 0.0, 0.2, 0.9])
     ev = quiet(uq.evaluate, pred)
     assert ev["log_loss"].value == math.inf
@@ -737,34 +735,35 @@ def test_json_writes_null_for_what_is_not_finite():
     assert next(row["value"] for row in loaded["estimates"] if row["metric"] == "log_loss") is None
 
 
-@pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow", None])
-def test_to_frame_has_a_row_per_estimate(grouped, kind):
-    frame = grouped.to_frame(kind)
-    module = type(frame).__module__.split(".")[0]
-    assert module == (kind or "pandas")
-    records = frame.to_pylist() if kind == "pyarrow" else None
-    records = frame.to_dicts() if kind == "polars" else records or frame.to_dict("records")
-    expected = grouped.to_dict()["estimates"]
-    assert len(records) == len(expected)
-    for found, row in zip(records, expected, strict=True):
-        assert list(found) == list(row)
-        assert found["metric"] == row["metric"]
-        assert found["value"] == row["value"]
-        assert found["group"] == row["group"] or (row["group"] is None and pd.isna(found["group"]))
+def test_to_frame_has_a_row_per_estimate(grouped):
+    for kind in ["pandas", "polars", "pyarrow", None]:
+        with noted(kind=kind):
+            frame = grouped.to_frame(kind)
+            module = type(frame).__module__.split(".")[0]
+            assert module == (kind or "pandas")
+            records = frame.to_pylist() if kind == "pyarrow" else None
+            records = frame.to_dicts() if kind == "polars" else records or frame.to_dict("records")
+            expected = grouped.to_dict()["estimates"]
+            assert len(records) == len(expected)
+            for found, row in zip(records, expected, strict=True):
+                assert list(found) == list(row)
+                assert found["metric"] == row["metric"]
+                assert found["value"] == row["value"]
+                assert found["group"] == row["group"] or (row["group"] is None and pd.isna(found["group"]))
 
+    # To frame without groups and with NaN works.
+    for kind in ["pandas", "polars", "pyarrow"]:
+        with noted(kind=kind):
+            ev = quiet(uq.evaluate, score=[1, 2, 3], error=[0, 0, 0])
+            assert len(ev.to_frame(kind)) == len(ev)
 
-@pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow"])
-def test_to_frame_without_groups_and_with_nan_works(kind):
-    ev = quiet(uq.evaluate, score=[1, 2, 3], error=[0, 0, 0])
-    assert len(ev.to_frame(kind)) == len(ev)
-
-
-def test_to_frame_of_another_kind_is_an_error(grouped):
+    # To frame of another kind is an error.
     with pytest.raises(InputError, match="pandas"):
         grouped.to_frame("spark")
 
 
-def test_str_shows_all_scores_metrics_groups_and_counts(grouped):
+def test_text_and_html_show_everything_and_escape_names(grouped):
+    # Str shows all scores metrics groups and counts.
     text = str(grouped)
     for part in (*grouped.scores, *grouped.groups, "180 rows", "95% intervals", f"{grouped.n_errors} errors"):
         assert part in text
@@ -773,14 +772,13 @@ def test_str_shows_all_scores_metrics_groups_and_counts(grouped):
     assert str(grouped["entropy", "uq_auc"]) in text
     assert str(grouped["entropy", "uq_auc", "1"]) in text
 
+    # The headline shows the level without rounding.
+    for level, shown in [(0.95, "95%"), (0.999, "99.9%"), (0.9, "90%"), (0.975, "97.5%")]:
+        with noted(level=level, shown=shown):
+            s = np.linspace(0, 1, 60)
+            assert f"; {shown} intervals" in uq.evaluate(score=s, error=s > 0.5, level=level).headline()
 
-@pytest.mark.parametrize(("level", "shown"), [(0.95, "95%"), (0.999, "99.9%"), (0.9, "90%"), (0.975, "97.5%")])
-def test_the_headline_shows_the_level_without_rounding(level, shown):
-    s = np.linspace(0, 1, 60)
-    assert f"; {shown} intervals" in uq.evaluate(score=s, error=s > 0.5, level=level).headline()
-
-
-def test_html_escapes_names():
+    # Html escapes names.
     rng = np.random.default_rng(0)
     s = rng.random(60)
     ev, _ = notes_of(
@@ -796,8 +794,7 @@ def test_html_escapes_names():
     assert "&lt;/script&gt;&lt;img src=x onerror=alert(1)&gt;" in page
     assert "&amp;amp;" in page
 
-
-def test_metrics_of_the_model_alone_still_print():
+    # Metrics of the model alone still print.
     ev = uq.evaluate(uq.Predictions(**make()), metrics=["accuracy", "brier"])
     assert ev.metrics == ("accuracy", "brier")
     for text in (str(ev), ev._repr_html_()):
@@ -808,36 +805,37 @@ def test_metrics_of_the_model_alone_still_print():
 # ---- invariance ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["rows", "weights", "clusters", "weights and clusters"])
-def test_the_order_of_rows_changes_no_number(kind, backend):
+@on_both_kernels
+@each("kind", ["rows", "weights", "clusters", "weights and clusters"])
+def test_the_order_of_rows_changes_no_number(kind):
     data = make()
     pred = uq.Predictions(**data, **sampling(kind, 180), groups=np.arange(180) % 3)
     order = np.random.default_rng(9).permutation(180)
-    a, b = quiet(uq.evaluate, pred), quiet(uq.evaluate, pred.take(order))
+    a, b = (quiet(uq.evaluate, rows, scores=SOME) for rows in (pred, pred.take(order)))
     assert a.tie_rate == b.tie_rate
     assert a.warnings == b.warnings
     # Pair counts are integers: without weights and clusters not one bit changes.
     assert_same(a, b, rtol=0.0 if kind == "rows" else 1e-13)
 
 
-def test_the_same_seed_gives_the_same_evaluation():
+def test_neither_seed_nor_kernel_changes_an_evaluation_and_the_input_stays():
+    # The same seed gives the same evaluation.
     pred = uq.Predictions(**make(), groups=np.arange(180) % 3)
-    assert uq.evaluate(pred, seed=3) == uq.evaluate(pred, seed=3)
-    assert uq.evaluate(pred, seed=np.random.default_rng(3)) == uq.evaluate(pred, seed=np.random.default_rng(3))
-    assert_same(uq.evaluate(pred, seed=0), uq.evaluate(pred))
+    for seeds in ((3, 3), (np.random.default_rng(3), np.random.default_rng(3)), (0, None)):
+        a, b = (uq.evaluate(pred, scores=SOME, **({} if seed is None else {"seed": seed})) for seed in seeds)
+        assert_same(a, b)
+        assert None in seeds or a == b
 
-
-def test_both_kernels_give_equal_evaluations():
+    # Both kernels give equal evaluations.
     for kind in ("rows", "weights", "clusters", "weights and clusters"):
         pred = uq.Predictions(**make(), **sampling(kind, 180), groups=np.arange(180) % 3)
-        found = [quiet(uq.evaluate, pred) for _ in each_backend()]
+        found = [quiet(uq.evaluate, pred, scores=SOME) for _ in each_backend()]
         if len(found) < 2:
             pytest.skip("the native kernels are not built")
         assert_same(*found, rtol=1e-12)
         assert found[0].tie_rate == found[1].tie_rate
 
-
-def test_the_input_is_left_as_it_was():
+    # The input is left as it was.
     data = make()
     before = {name: np.copy(array) for name, array in data.items() if name != "scores"}
     uq.evaluate(uq.Predictions(**data, groups=np.arange(180) % 2))
@@ -857,8 +855,7 @@ def test_selected_scores_and_metrics_equal_those_of_the_full_evaluation():
     for key, value in numbers(part).items():
         assert full[key] == value
 
-
-def test_a_single_name_and_repeated_names_do_for_lists():
+    # A single name and repeated names do for lists.
     pred = uq.Predictions(**make())
     one = uq.evaluate(pred, scores="margin", metrics="uq_auc")
     twice = uq.evaluate(pred, scores=["margin", "margin"], metrics=("uq_auc", "uq_auc"))
@@ -866,9 +863,9 @@ def test_a_single_name_and_repeated_names_do_for_lists():
     assert len(one) == 1
 
 
-@pytest.mark.parametrize(
-    ("options", "parts"),
-    [
+def test_bad_options_and_arrays_are_named_and_never_give_a_number():
+    # Bad options are named.
+    for options, parts in [
         ({"scores": ["entrpy"]}, ["entrpy", 'Did you mean "entropy"']),
         ({"scores": "dirichlet_entropy"}, ["dirichlet_entropy", "alpha"]),
         ({"scores": []}, ["score"]),
@@ -884,16 +881,14 @@ def test_a_single_name_and_repeated_names_do_for_lists():
         ({"nan": "drop"}, ["nan", "omit"]),
         ({"error": [0, 1]}, ["error", "both"]),
         ({"score": [0, 1]}, ["score", "both"]),
-    ],
-)
-def test_bad_options_are_named(options, parts):
-    with pytest.raises(InputError) as caught:
-        uq.evaluate(uq.Predictions(**make(20)), **options)
-    for part in parts:
-        assert part in str(caught.value)
+    ]:
+        with noted(options=options, parts=parts):
+            with pytest.raises(InputError) as caught:
+                uq.evaluate(uq.Predictions(**make(20)), **options)
+            for part in parts:
+                assert part in str(caught.value)
 
-
-def test_metrics_that_lack_their_input_say_what_is_missing():
+    # Metrics that lack their input say what is missing.
     data = make(30)
     pred = uq.Predictions(data["labels"], logits=data["logits"])
     with pytest.raises(InputError, match="kendall_phi needs soft_labels"):
@@ -903,10 +898,8 @@ def test_metrics_that_lack_their_input_say_what_is_missing():
     with pytest.raises(InputError, match="ece needs probs"):
         uq.evaluate(score=[1, 2, 3], error=[0, 1, 0], metrics="ece")
 
-
-@pytest.mark.parametrize(
-    "arrays",
-    [
+    # Bad plain arrays never give a number.
+    for arrays in [
         {},
         {"score": [1, 2, 3]},
         {"error": [0, 1, 0]},
@@ -926,17 +919,14 @@ def test_metrics_that_lack_their_input_say_what_is_missing():
         {"score": [1, 2, 3], "error": [0, 1, 0], "clusters": [1, 2, np.nan]},
         {"score": "entropy", "error": [0, 1, 0]},
         {"score": [np.nan] * 3, "error": [0, 1, 0], "nan": "omit"},
-    ],
-)
-def test_bad_plain_arrays_never_give_a_number(arrays):
-    with pytest.raises(InputError):
-        quiet(uq.evaluate, **arrays)
+    ]:
+        with noted(arrays=arrays), pytest.raises(InputError):
+            quiet(uq.evaluate, **arrays)
 
-
-@pytest.mark.parametrize("given", [3, [1, 2, 3], {"label": [0, 1]}, np.zeros((3, 2)), "no_such_file.csv", ["a.csv"]])
-def test_predictions_of_another_type_are_an_error(given):
-    with pytest.raises(InputError):
-        uq.evaluate(given)
+    # Predictions of another type are an error.
+    for thing in [3, [1, 2, 3], {"label": [0, 1]}, np.zeros((3, 2)), "no_such_file.csv", ["a.csv"]]:
+        with noted(thing=thing), pytest.raises(InputError):
+            uq.evaluate(thing)
 
 
 # ---- size ---------------------------------------------------------------------------------------------------------
@@ -967,7 +957,7 @@ def test_float32_probabilities_whose_clipping_breaks_the_row_sum_are_refused_or_
     quiet(uq.evaluate, uq.Predictions([0, 5, 6, 6], probs=probs, normalize=True))
 
 
-@pytest.mark.parametrize("extra", ["plain", "clusters", "weights"])
+@each("extra", ["plain", "clusters", "weights"])
 def test_bootstrap_intervals_equal_those_of_estimate(extra):
     rng = np.random.default_rng(3)
     s, e, d = rng.random(150), rng.random(150) < 0.3, rng.random(150)

@@ -14,6 +14,7 @@ from scipy.stats import kendalltau
 from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 
 import uqeval as uq
+from cases import each, noted
 
 DATA = os.environ.get("UQEVAL_DATA")
 pytestmark = pytest.mark.skipif(not DATA, reason="UQEVAL_DATA is unset: no real data here")
@@ -56,31 +57,49 @@ def evaluated(*args, **kwargs):
     return ev, [str(w.message) for w in raised if "tied top class" not in str(w.message)]
 
 
-@pytest.fixture(scope="module", params=MODELS)
-def case(request, zoo, labels, votes):
-    z = zoo[request.param]
-    ev, notes = evaluated(uq.Predictions(labels, logits=z, soft_labels=votes), scores=["entropy", "max_logit"])
-    assert notes == []
-    return z, ev
+@pytest.fixture(scope="module")
+def evaluations(zoo, labels, votes):
+    """Logits and evaluation of each model."""
+    found = {}
+    for name in MODELS:
+        ev, notes = evaluated(
+            uq.Predictions(labels, logits=zoo[name], soft_labels=votes), scores=["entropy", "max_logit"]
+        )
+        assert notes == [], name
+        found[name] = zoo[name], ev
+    return found
 
 
-def test_uq_auc_equals_scikit_learn(case, labels):
-    z, ev = case
-    p = softmax(z)
-    error = z.argmax(1) != labels
-    assert ev["entropy", "uq_auc"].value == pytest.approx(roc_auc_score(error, uq.scores.entropy(p)), abs=1e-12)
-    assert ev["max_logit", "uq_auc"].value == pytest.approx(roc_auc_score(error, -z.max(1)), abs=1e-12)
+def test_metrics_equal_scikit_learn_and_scipy(evaluations, labels, votes):
+    # UQ-AUC equals scikit-learn.
+    for model in MODELS:
+        with noted(model=model):
+            z, ev = evaluations[model]
+            p = softmax(z)
+            error = z.argmax(1) != labels
+            assert ev["entropy", "uq_auc"].value == pytest.approx(roc_auc_score(error, uq.scores.entropy(p)), abs=1e-12)
+            assert ev["max_logit", "uq_auc"].value == pytest.approx(roc_auc_score(error, -z.max(1)), abs=1e-12)
 
+    # Kendall with human votes equals scipy.
+    for model in MODELS:
+        with noted(model=model):
+            z, ev = evaluations[model]
+            p = softmax(z)
+            rows = np.arange(len(p))
+            s = uq.scores.entropy(p)
+            phi = 1 - votes[rows, p.argmax(1)]
+            varphi = 1 - p[rows, votes.argmax(1)]
+            assert ev["entropy", "kendall_phi"].value == pytest.approx(kendalltau(s, phi).statistic, abs=1e-12)
+            assert ev["entropy", "kendall_varphi"].value == pytest.approx(kendalltau(s, varphi).statistic, abs=1e-12)
 
-def test_kendall_with_human_votes_equals_scipy(case, votes):
-    z, ev = case
-    p = softmax(z)
-    rows = np.arange(len(p))
-    s = uq.scores.entropy(p)
-    phi = 1 - votes[rows, p.argmax(1)]
-    varphi = 1 - p[rows, votes.argmax(1)]
-    assert ev["entropy", "kendall_phi"].value == pytest.approx(kendalltau(s, phi).statistic, abs=1e-12)
-    assert ev["entropy", "kendall_varphi"].value == pytest.approx(kendalltau(s, varphi).statistic, abs=1e-12)
+    # Brier and log loss equal scikit-learn.
+    for model in MODELS:
+        with noted(model=model):
+            z, ev = evaluations[model]
+            p = softmax(z)
+            assert ev["log_loss"].value == pytest.approx(log_loss(labels, p, labels=range(10)), rel=1e-6)
+            by_class = [brier_score_loss(labels == k, p[:, k]) for k in range(10)]
+            assert ev["brier"].value == pytest.approx(sum(by_class), rel=1e-9)
 
 
 def test_the_c_index_counts_pairs_as_its_definition_says(zoo, labels):
@@ -92,14 +111,6 @@ def test_the_c_index_counts_pairs_as_its_definition_says(zoo, labels):
     ev, _ = evaluated(uq.Predictions(y, logits=z), scores="max_logit", metrics="uq_c_index")
     expected = credit[comparable].sum() / comparable.sum()
     assert ev["max_logit", "uq_c_index"].value == pytest.approx(expected, abs=1e-6)
-
-
-def test_brier_and_log_loss_equal_scikit_learn(case, labels):
-    z, ev = case
-    p = softmax(z)
-    assert ev["log_loss"].value == pytest.approx(log_loss(labels, p, labels=range(10)), rel=1e-6)
-    by_class = [brier_score_loss(labels == k, p[:, k]) for k in range(10)]
-    assert ev["brier"].value == pytest.approx(sum(by_class), rel=1e-9)
 
 
 def test_accuracies_are_those_of_the_zoo(zoo, labels):
@@ -120,7 +131,7 @@ def test_entropy_ranks_the_errors_of_every_trained_network(zoo, labels):
         assert notes == []
 
 
-@pytest.mark.parametrize(("file", "name"), [("ensemble", "vgg11_bn"), ("mc_dropout", "resnet18-0.3")])
+@each(("file", "name"), [("ensemble", "vgg11_bn"), ("mc_dropout", "resnet18-0.3")])
 def test_every_score_of_an_ensemble_works_without_a_warning(file, name, labels, votes):
     with np.load(folder() / f"{file}_logits.npz") as arrays:
         z = arrays[name][:5]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from itertools import product
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from scipy import stats
 
 import oracle
 import uqeval
+from cases import each, noted, on_both_kernels
 from strategies import each_backend, make_errors, make_losses01, make_scores
 from uqeval import InputError, UQWarning, kernels
 from uqeval.kernels.pairs import draw_units
@@ -59,15 +61,17 @@ def copied_rows(seeds, keys, clusters=None):
 
 
 def check_physical(metric, data, clusters=None, weights=None, seed=0, resamples=12, tolerance=1e-10, keys=None):
-    """`bootstrap` = the definition of the metric on copied rows."""
-    found = quiet(uqeval.bootstrap, metric, *data, resamples=resamples, seed=seed, clusters=clusters, weights=weights)
-    assert found.shape == (resamples,)
+    """`bootstrap` = the definition of the metric on copied rows, on both kernels."""
+    options = {"resamples": resamples, "seed": seed, "clusters": clusters, "weights": weights}
+    found = {backend: quiet(uqeval.bootstrap, metric, *data, **options) for backend in each_backend()}
     keys = [*(data if keys is None else keys), *([] if weights is None else [weights])]
     for b, rows in enumerate(copied_rows(seeds_of(seed, resamples), keys, clusters)):
         part = [np.asarray(x)[rows] for x in data]
         w = None if weights is None else weights[rows]
-        expected = SLOW[metric](*part, weights=w)
-        assert found[b] == pytest.approx(expected, rel=tolerance, abs=tolerance, nan_ok=True), (metric, b)
+        expected = pytest.approx(SLOW[metric](*part, weights=w), rel=tolerance, abs=tolerance, nan_ok=True)
+        for backend, values in found.items():
+            assert values.shape == (resamples,)
+            assert values[b] == expected, (metric, b, backend)
 
 
 # ---- equality with copied rows ----------------------------------------------------------------------------------
@@ -80,7 +84,7 @@ def check_physical(metric, data, clusters=None, weights=None, seed=0, resamples=
     clustered=st.booleans(),
     seed=st.integers(0, 2**32 - 1),
 )
-@settings(max_examples=300)
+@settings(max_examples=60)
 def test_values_are_those_of_copied_rows(metric, n, kind, clustered, seed):
     rng = np.random.default_rng(seed)
     score = make_scores(rng, n, kind)
@@ -91,113 +95,117 @@ def test_values_are_those_of_copied_rows(metric, n, kind, clustered, seed):
     else:
         target = make_errors(rng, n)
     clusters = rng.integers(0, max(2, n // 2), n) if clustered else None
-    for _ in each_backend():
-        check_physical(metric, (score, target), clusters, seed=seed % 1000, resamples=6, tolerance=1e-9)
+    check_physical(metric, (score, target), clusters, seed=seed % 1000, resamples=6, tolerance=1e-9)
 
 
-@pytest.mark.parametrize("metric", RANKING)
-@pytest.mark.parametrize("clustered", [False, True])
-def test_values_are_those_of_copied_rows_at_middle_size(backend, metric, clustered):
-    rng = np.random.default_rng(1)
-    n = 90
-    score = np.round(rng.normal(size=n), 1)
-    error = (rng.random(n) < 0.3).astype(int)
-    loss = np.round(0.5 * error + 0.3 * rng.random(n), 2)
-    target = loss if metric in ("uq_c_index", "kendall_phi", "somers_phi") else error
-    check_physical(metric, (score, target), rng.integers(0, 20, n) if clustered else None)
+def test_values_are_those_of_copied_rows_at_middle_size_and_of_the_model():
+    # Values are those of copied rows at middle size.
+    for metric, clustered in product(RANKING, [False, True]):
+        with noted(metric=metric, clustered=clustered):
+            rng = np.random.default_rng(1)
+            n = 60
+            score = np.round(rng.normal(size=n), 1)
+            error = (rng.random(n) < 0.3).astype(int)
+            loss = np.round(0.5 * error + 0.3 * rng.random(n), 2)
+            target = loss if metric in ("uq_c_index", "kendall_phi", "somers_phi") else error
+            check_physical(metric, (score, target), rng.integers(0, 20, n) if clustered else None)
+
+    # Model metrics are those of copied rows.
+    for metric, clustered, seed in product(
+        ["accuracy", "brier", "log_loss", "ece", "ece_debiased"], [False, True], range(2)
+    ):
+        with noted(metric=metric, clustered=clustered, seed=seed):
+            rng = np.random.default_rng(seed)
+            n = 40
+            probs = np.round(rng.dirichlet(np.ones(3), n), 2)
+            probs[:, 2] = 1 - probs[:, :2].sum(axis=1)
+            probs = np.clip(probs, 0.01, None)
+            probs /= probs.sum(axis=1, keepdims=True)
+            labels = rng.integers(0, 3, n)
+            confidence, correct = probs.max(axis=1), (probs.argmax(axis=1) == labels).astype(int)
+            at = probs[np.arange(n), labels]
+            data, keys = {
+                "accuracy": ((1 - correct,), (correct,)),
+                "brier": ((probs, labels), (((probs - np.eye(3)[labels]) ** 2).sum(axis=1),)),
+                "log_loss": ((probs, labels), (-np.log(at),)),
+            }.get(metric, ((confidence, correct), (confidence, correct)))
+            clusters = rng.integers(0, 9, n) if clustered else None
+            check_physical(metric, data, clusters, seed=seed, tolerance=1e-7 if "ece" in metric else 1e-12, keys=keys)
 
 
-@pytest.mark.parametrize("metric", ["accuracy", "brier", "log_loss", "ece", "ece_debiased"])
-@pytest.mark.parametrize("clustered", [False, True])
-@pytest.mark.parametrize("seed", range(3))
-def test_model_metrics_are_those_of_copied_rows(metric, clustered, seed):
-    rng = np.random.default_rng(seed)
-    n = 40
-    probs = np.round(rng.dirichlet(np.ones(3), n), 2)
-    probs[:, 2] = 1 - probs[:, :2].sum(axis=1)
-    probs = np.clip(probs, 0.01, None)
-    probs /= probs.sum(axis=1, keepdims=True)
-    labels = rng.integers(0, 3, n)
-    confidence, correct = probs.max(axis=1), (probs.argmax(axis=1) == labels).astype(int)
-    at = probs[np.arange(n), labels]
-    data, keys = {
-        "accuracy": ((1 - correct,), (correct,)),
-        "brier": ((probs, labels), (((probs - np.eye(3)[labels]) ** 2).sum(axis=1),)),
-        "log_loss": ((probs, labels), (-np.log(at),)),
-    }.get(metric, ((confidence, correct), (confidence, correct)))
-    clusters = rng.integers(0, 9, n) if clustered else None
-    check_physical(metric, data, clusters, seed=seed, tolerance=1e-7 if "ece" in metric else 1e-12, keys=keys)
+def test_weighted_values_are_those_of_copied_rows_and_weights_of_one_change_nothing():
+    # Weighted values are those of copied rows.
+    # Copies keep their weight; AURC counts coverages row by row, so a copy is not a doubled weight.
+    for metric, clustered in product(["uq_auc", "uq_c_index", "kendall_phi", "somers_phi", *AREAS], [False, True]):
+        with noted(metric=metric, clustered=clustered):
+            rng = np.random.default_rng(2)
+            n = 30
+            score = np.round(rng.normal(size=n))
+            error = (rng.random(n) < 0.4).astype(int)
+            loss = np.round(rng.random(n), 1)
+            target = loss if metric in ("uq_c_index", "kendall_phi", "somers_phi") else error
+            clusters = rng.integers(0, 8, n) if clustered else None
+            check_physical(metric, (score, target), clusters, weights=rng.integers(1, 5, n) / 2)
+
+    # Weighted model metrics are those of copied rows.
+    for metric in ["accuracy", "ece", "ece_debiased"]:
+        with noted(metric=metric):
+            rng = np.random.default_rng(3)
+            n = 40
+            confidence = rng.random(n)
+            correct = (rng.random(n) < confidence).astype(int)
+            w = rng.integers(1, 5, n) / 2
+            data = (1 - correct,) if metric == "accuracy" else (confidence, correct)
+            keys = (correct,) if metric == "accuracy" else data
+            found = quiet(uqeval.bootstrap, metric, *data, resamples=12, weights=w)
+            function = REGISTRY[metric].function
+            for b, rows in enumerate(copied_rows(seeds_of(0, 12), [*keys, w])):
+                expected = function(*(x[rows] for x in data), weights=w[rows])
+                assert found[b] == pytest.approx(expected, rel=1e-8, abs=1e-8)
+
+    # Weights of one change nothing.
+    for metric in RANKING:
+        with noted(metric=metric):
+            rng = np.random.default_rng(4)
+            n = 50
+            score, error = np.round(rng.normal(size=n), 1), (rng.random(n) < 0.4).astype(int)
+            plain = quiet(uqeval.bootstrap, metric, score, error, resamples=20)
+            ones = quiet(uqeval.bootstrap, metric, score, error, resamples=20, weights=np.ones(n))
+            np.testing.assert_allclose(ones, plain, rtol=1e-10)
 
 
-@pytest.mark.parametrize("metric", ["uq_auc", "uq_c_index", "kendall_phi", "somers_phi", *AREAS])
-@pytest.mark.parametrize("clustered", [False, True])
-def test_weighted_values_are_those_of_copied_rows(backend, metric, clustered):
-    """Copies keep their weight; AURC counts coverages row by row, so a copy is not a doubled weight."""
-    rng = np.random.default_rng(2)
-    n = 30
-    score = np.round(rng.normal(size=n))
-    error = (rng.random(n) < 0.4).astype(int)
-    loss = np.round(rng.random(n), 1)
-    target = loss if metric in ("uq_c_index", "kendall_phi", "somers_phi") else error
-    clusters = rng.integers(0, 8, n) if clustered else None
-    check_physical(metric, (score, target), clusters, weights=rng.integers(1, 5, n) / 2)
+def test_large_samples_are_counted_exactly():
+    for n in [65_535, 65_536]:
+        with noted(n=n):
+            rng = np.random.default_rng(6)
+            score, loss = rng.normal(size=n), rng.normal(size=n)
+            found = uqeval.bootstrap("uq_c_index", score, loss, resamples=1)
+            for b, rows in enumerate(copied_rows(seeds_of(0, 1), (score, loss))):
+                assert found[b] == pytest.approx(uqeval.metrics.uq_c_index(score[rows], loss[rows]), rel=1e-13)
+            error = (loss > 1).astype(int)
+            for metric in ("uq_auc", "aurc", "naurc"):
+                found = uqeval.bootstrap(metric, score, error, resamples=1)
+                (rows,) = copied_rows(seeds_of(0, 1), (score, error))
+                assert found[0] == pytest.approx(REGISTRY[metric].function(score[rows], error[rows]), rel=1e-10)
+
+    # A cluster of 20,000 rows drawn twice makes more rows than the 60,000 that there are, and than 16 bits count.
+    for backend in each_backend():
+        with noted(kernels=backend):
+            rng = np.random.default_rng(5)
+            n = 60_000 if backend == "native" else 6000
+            clusters = np.maximum(0, np.arange(n) - n // 3)
+            score, loss = rng.normal(size=n), rng.integers(0, 1000, n).astype(float)
+            found = uqeval.bootstrap("uq_c_index", score, loss, clusters=clusters, resamples=5)
+            sizes = []
+            for b, rows in enumerate(copied_rows(seeds_of(0, 5), (score, loss), clusters)):
+                sizes.append(len(rows))
+                assert found[b] == pytest.approx(uqeval.metrics.uq_c_index(score[rows], loss[rows]), rel=1e-12)
+            assert max(sizes) > 1.1 * n
 
 
-@pytest.mark.parametrize("metric", ["accuracy", "ece", "ece_debiased"])
-def test_weighted_model_metrics_are_those_of_copied_rows(metric):
-    rng = np.random.default_rng(3)
-    n = 40
-    confidence = rng.random(n)
-    correct = (rng.random(n) < confidence).astype(int)
-    w = rng.integers(1, 5, n) / 2
-    data = (1 - correct,) if metric == "accuracy" else (confidence, correct)
-    keys = (correct,) if metric == "accuracy" else data
-    found = quiet(uqeval.bootstrap, metric, *data, resamples=12, weights=w)
-    function = REGISTRY[metric].function
-    for b, rows in enumerate(copied_rows(seeds_of(0, 12), [*keys, w])):
-        expected = function(*(x[rows] for x in data), weights=w[rows])
-        assert found[b] == pytest.approx(expected, rel=1e-8, abs=1e-8)
-
-
-@pytest.mark.parametrize("metric", RANKING)
-def test_weights_of_one_change_nothing(metric):
-    rng = np.random.default_rng(4)
-    n = 50
-    score, error = np.round(rng.normal(size=n), 1), (rng.random(n) < 0.4).astype(int)
-    plain = quiet(uqeval.bootstrap, metric, score, error, resamples=20)
-    ones = quiet(uqeval.bootstrap, metric, score, error, resamples=20, weights=np.ones(n))
-    np.testing.assert_allclose(ones, plain, rtol=1e-10)
-
-
-def test_clusters_drawn_past_16_bits_of_rows(backend):
-    """A cluster of 20,000 rows drawn twice makes more rows than the 60,000 that there are."""
-    rng = np.random.default_rng(5)
-    n = 60_000 if backend == "native" else 6000
-    clusters = np.maximum(0, np.arange(n) - n // 3)
-    score, loss = rng.normal(size=n), rng.integers(0, 1000, n).astype(float)
-    found = uqeval.bootstrap("uq_c_index", score, loss, clusters=clusters, resamples=8)
-    sizes = []
-    for b, rows in enumerate(copied_rows(seeds_of(0, 8), (score, loss), clusters)):
-        sizes.append(len(rows))
-        assert found[b] == pytest.approx(uqeval.metrics.uq_c_index(score[rows], loss[rows]), rel=1e-12)
-    assert max(sizes) > 1.1 * n
-
-
-@pytest.mark.parametrize("n", [65_535, 65_536, 70_000])
-def test_large_samples_are_counted_exactly(n):
-    rng = np.random.default_rng(6)
-    score, loss = rng.normal(size=n), rng.normal(size=n)
-    found = uqeval.bootstrap("uq_c_index", score, loss, resamples=2)
-    for b, rows in enumerate(copied_rows(seeds_of(0, 2), (score, loss))):
-        assert found[b] == pytest.approx(uqeval.metrics.uq_c_index(score[rows], loss[rows]), rel=1e-13)
-    error = (loss > 1).astype(int)
-    for metric in ("uq_auc", "aurc", "naurc"):
-        found = uqeval.bootstrap(metric, score, error, resamples=1)
-        (rows,) = copied_rows(seeds_of(0, 1), (score, error))
-        assert found[0] == pytest.approx(REGISTRY[metric].function(score[rows], error[rows]), rel=1e-10)
-
-
-def test_an_infinite_log_loss_is_infinite_where_it_is_drawn_and_only_there():
+@on_both_kernels
+def test_undefined_and_infinite_resamples_are_marked_and_small_losses_keep_their_area():
+    # An infinite log loss is infinite where it is drawn and only there.
     probs = np.array([0.2, 0.0, 0.3, 0.8, 0.7, 0.4])
     labels = np.array([0, 1, 0, 1, 1, 0])
     with np.errstate(invalid="raise", divide="raise"):
@@ -209,18 +217,17 @@ def test_an_infinite_log_loss_is_infinite_where_it_is_drawn_and_only_there():
     assert np.isinf(found).any()
     assert np.isfinite(found).any()
 
+    # Normalised areas of equal losses are undefined.
+    for value in [0.3, 0.1, 0.7]:
+        with noted(value=value):
+            rng = np.random.default_rng(7)
+            n = 2000
+            for score in (rng.normal(size=n), np.round(rng.normal(size=n), 1)):
+                for metric in ("naurc", "prr"):
+                    assert np.isnan(quiet(uqeval.bootstrap, metric, score, np.full(n, value), resamples=20)).all()
 
-@pytest.mark.parametrize("value", [0.3, 0.1, 0.7])
-def test_normalised_areas_of_equal_losses_are_undefined(backend, value):
-    rng = np.random.default_rng(7)
-    n = 2000
-    for score in (rng.normal(size=n), np.round(rng.normal(size=n), 1)):
-        for metric in ("naurc", "prr"):
-            assert np.isnan(quiet(uqeval.bootstrap, metric, score, np.full(n, value), resamples=20)).all()
-
-
-def test_small_losses_keep_their_normalised_area(backend):
-    """Losses of 1e-15 are losses: the ratio does not depend on the unit."""
+    # Small losses keep their normalised area.
+    # Losses of 1e-15 are losses: the ratio does not depend on the unit.
     rng = np.random.default_rng(8)
     score, loss = rng.normal(size=50), rng.random(50)
     big = uqeval.bootstrap("naurc", score, loss, resamples=10)
@@ -231,23 +238,23 @@ def test_small_losses_keep_their_normalised_area(backend):
 # ---- invariance -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("metric", RANKING)
-@pytest.mark.parametrize("clustered", [False, True])
-@pytest.mark.parametrize("weighted", [False, True])
-def test_the_order_of_rows_does_not_matter(backend, metric, clustered, weighted):
-    rng = np.random.default_rng(9)
-    n = 120
-    score, error = np.round(rng.normal(size=n), 1), (rng.random(n) < 0.4).astype(int)
-    g = rng.integers(0, 30, n) if clustered else None
-    w = rng.integers(1, 9, n) / 4 if weighted else None
-    turn = rng.permutation(n)
-    a = quiet(uqeval.bootstrap, metric, score, error, resamples=15, clusters=g, weights=w)
-    g, w = (None if x is None else x[turn] for x in (g, w))
-    b = quiet(uqeval.bootstrap, metric, score[turn], error[turn], resamples=15, clusters=g, weights=w)
-    np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-14)
+@on_both_kernels
+def test_draws_depend_on_neither_rows_nor_kernels_nor_threads_nor_chunks():
+    # The order of rows does not matter.
+    for metric, clustered, weighted in product(RANKING, [False, True], [False, True]):
+        with noted(metric=metric, clustered=clustered, weighted=weighted):
+            rng = np.random.default_rng(9)
+            n = 120
+            score, error = np.round(rng.normal(size=n), 1), (rng.random(n) < 0.4).astype(int)
+            g = rng.integers(0, 30, n) if clustered else None
+            w = rng.integers(1, 9, n) / 4 if weighted else None
+            turn = rng.permutation(n)
+            a = quiet(uqeval.bootstrap, metric, score, error, resamples=15, clusters=g, weights=w)
+            g, w = (None if x is None else x[turn] for x in (g, w))
+            b = quiet(uqeval.bootstrap, metric, score[turn], error[turn], resamples=15, clusters=g, weights=w)
+            np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-14)
 
-
-def test_both_kernels_and_any_number_of_threads_draw_the_same():
+    # Both kernels and any number of threads draw the same.
     rng = np.random.default_rng(10)
     n = 500
     score, loss = np.round(rng.normal(size=n), 2), np.round(rng.random(n), 2)
@@ -262,9 +269,8 @@ def test_both_kernels_and_any_number_of_threads_draw_the_same():
     for other in areas[1:]:
         np.testing.assert_allclose(areas[0], other, rtol=1e-12)
 
-
-def test_chunks_do_not_change_the_draws():
-    """A progress callback cuts the work into smaller parts."""
+    # Chunks do not change the draws.
+    # A progress callback cuts the work into smaller parts.
     rng = np.random.default_rng(11)
     score, error = rng.normal(size=100), (rng.random(100) < 0.4).astype(int)
     for metric in ("uq_auc", "uq_c_index", "aurc"):
@@ -276,20 +282,21 @@ def test_chunks_do_not_change_the_draws():
     assert (long != uqeval.bootstrap("uq_auc", score, error, resamples=50, seed=1)).any()
 
 
-@pytest.mark.parametrize("metric", ["uq_auc", "accuracy", "ece"])
-@pytest.mark.parametrize("resamples", [1, 19, 20, 21, 1000])
-def test_progress_rises_to_the_total(metric, resamples):
-    rng = np.random.default_rng(12)
-    seen = []
-    a, b = rng.random(60), (rng.random(60) < 0.5).astype(int)
-    data = (b,) if metric == "accuracy" else (a, b)
-    uqeval.bootstrap(metric, *data, resamples=resamples, progress=lambda stage, done, total: seen.append((done, total)))
-    assert seen[-1] == (resamples, resamples)
-    assert [done for done, _ in seen] == sorted({done for done, _ in seen})
-    assert {total for _, total in seen} == {resamples}
+def test_progress_rises_to_the_total():
+    for metric, resamples in product(["uq_auc", "accuracy", "ece"], [1, 19, 20, 21, 1000]):
+        with noted(metric=metric, resamples=resamples):
+            rng = np.random.default_rng(12)
+            seen = []
+            a, b = rng.random(60), (rng.random(60) < 0.5).astype(int)
+            data = (b,) if metric == "accuracy" else (a, b)
+            uqeval.bootstrap(
+                metric, *data, resamples=resamples, progress=lambda *report, seen=seen: seen.append(report)
+            )
+            assert seen[-1][1:] == (resamples, resamples)
+            assert [done for _, done, _ in seen] == sorted({done for _, done, _ in seen})
+            assert {total for *_, total in seen} == {resamples}
 
-
-def test_progress_reaches_the_total_in_estimate_and_compare():
+    # Progress reaches the total in estimate and compare.
     rng = np.random.default_rng(13)
     s, t, v = rng.normal(size=60), rng.normal(size=60), (rng.random(60) < 0.5).astype(int)
     for run in (
@@ -301,18 +308,19 @@ def test_progress_reaches_the_total_in_estimate_and_compare():
         assert seen[-1] == (70, 70)
 
 
-@pytest.mark.parametrize("bad", [0, -1, 2.5, "10", True, None, math.nan])
-def test_resamples_must_be_a_count(bad):
-    score, error = [1, 2, 3, 4], [0, 1, 0, 1]
-    with pytest.raises(InputError, match="resamples"):
-        uqeval.bootstrap("uq_auc", score, error, resamples=bad)
-    with pytest.raises(InputError, match="resamples"):
-        quiet(uqeval.estimate, "uq_auc", score, error, method="bootstrap", resamples=bad)
-    with pytest.raises(InputError, match="resamples"):
-        quiet(uqeval.compare, {"a": score, "b": score}, error=error, method="bootstrap", resamples=bad)
+def test_what_cannot_be_resampled_is_refused():
+    # Resamples must be a count.
+    for bad in [0, -1, 2.5, "10", True, None, math.nan]:
+        with noted(bad=bad):
+            score, error = [1, 2, 3, 4], [0, 1, 0, 1]
+            with pytest.raises(InputError, match="resamples"):
+                uqeval.bootstrap("uq_auc", score, error, resamples=bad)
+            with pytest.raises(InputError, match="resamples"):
+                quiet(uqeval.estimate, "uq_auc", score, error, method="bootstrap", resamples=bad)
+            with pytest.raises(InputError, match="resamples"):
+                quiet(uqeval.compare, {"a": score, "b": score}, error=error, method="bootstrap", resamples=bad)
 
-
-def test_out_of_distribution_metrics_are_refused():
+    # Out of distribution metrics are refused.
     with pytest.raises(InputError, match="estimate"):
         uqeval.bootstrap("ood_auroc", [1, 2], [3, 4])
 
@@ -320,11 +328,11 @@ def test_out_of_distribution_metrics_are_refused():
 # ---- estimate and compare ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("metric", [*RANKING, "accuracy", "brier", "log_loss", "ece", "ece_debiased"])
-@pytest.mark.parametrize("clustered", [False, True])
+@each("metric", [*RANKING, "accuracy", "brier", "log_loss", "ece", "ece_debiased"])
+@each("clustered", [False, True])
 def test_standard_error_agrees_with_the_default(metric, clustered):
     rng = np.random.default_rng(14)
-    n = 2000
+    n = 1000
     g = np.arange(n) // 4 if clustered else None
     shared = np.repeat(rng.normal(size=n // 4), 4) if clustered else 0
     error = (rng.random(n) < 0.3).astype(int)
@@ -344,7 +352,7 @@ def test_standard_error_agrees_with_the_default(metric, clustered):
         "ece_debiased": (top, (labels == (p1 > 0.5)).astype(int)),
     }.get(metric, (score, error))
     default = quiet(uqeval.estimate, metric, *data, clusters=g)
-    drawn = quiet(uqeval.estimate, metric, *data, clusters=g, method="bootstrap", resamples=1000)
+    drawn = quiet(uqeval.estimate, metric, *data, clusters=g, method="bootstrap", resamples=500)
     assert drawn.value == default.value
     assert drawn.se == pytest.approx(default.se, rel=0.15)
     assert drawn.low <= drawn.high
@@ -366,8 +374,7 @@ def test_estimate_reports_percentiles_and_the_undefined_resamples():
     assert result.se == pytest.approx(defined.std(ddof=1))
     assert "bootstrap" in result.method
 
-
-def test_all_undefined_is_nan_and_not_a_crash():
+    # All undefined is NaN and not a crash.
     result = quiet(uqeval.estimate, "uq_auc", [1, 2, 3], [0, 0, 0], method="bootstrap", resamples=10)
     assert math.isnan(result.value)
     assert math.isnan(result.low)
@@ -385,63 +392,75 @@ def joint_case(n=80, k=3):
     return {f"s{j}": np.round(base + 0.5 * j * v + rng.normal(size=n), 1) for j in range(k)}, v
 
 
-@pytest.mark.parametrize("metric", ["uq_auc", "aurc", "h_auc"])
-@pytest.mark.parametrize("clustered", [False, True])
-def test_compare_draws_all_scores_together(backend, metric, clustered):
-    scores, v = joint_case()
-    g = np.arange(80) // 3 if clustered else None
-    found = quiet(
-        uqeval.compare,
-        scores,
-        error=v,
-        metric=metric,
-        method="bootstrap",
-        resamples=50,
-        adjust="none",
-        clusters=g,
-    )
-    keys = [key for s in scores.values() for key in (s, v)]
-    drawn = {name: [] for name in scores}
-    for rows in copied_rows(seeds_of(0, 50), keys, g):
-        for name, s in scores.items():
-            drawn[name].append(SLOW[metric](s[rows], v[rows]))
-    for row in found:
-        gaps = np.array(drawn[row.a]) - np.array(drawn[row.b])
-        assert row.difference == pytest.approx(SLOW[metric](scores[row.a], v) - SLOW[metric](scores[row.b], v))
-        assert row.se == pytest.approx(gaps.std(ddof=1), rel=1e-9)
-        assert (row.low, row.high) == pytest.approx(tuple(np.quantile(gaps, [0.025, 0.975])), rel=1e-8, abs=1e-12)
-        beyond = min((gaps <= 1e-14).sum(), (gaps >= -1e-14).sum())
-        assert row.p == pytest.approx(min(1, 2 * (1 + beyond) / 51))
-        assert row.p_adjusted == row.p
+def test_candidates_are_resampled_together():
+    # Compare draws all scores together.
+    for metric, clustered in product(["uq_auc", "aurc", "h_auc"], [False, True]):
+        with noted(metric=metric, clustered=clustered):
+            scores, v = joint_case()
+            g = np.arange(80) // 3 if clustered else None
+            how = {"method": "bootstrap", "resamples": 20, "adjust": "none", "clusters": g}
+            found = [
+                row for _ in each_backend() for row in quiet(uqeval.compare, scores, error=v, metric=metric, **how)
+            ]
+            keys = [key for s in scores.values() for key in (s, v)]
+            drawn = {name: [] for name in scores}
+            for rows in copied_rows(seeds_of(0, 20), keys, g):
+                for name, s in scores.items():
+                    drawn[name].append(SLOW[metric](s[rows], v[rows]))
+            for row in found:
+                gaps = np.array(drawn[row.a]) - np.array(drawn[row.b])
+                assert row.difference == pytest.approx(SLOW[metric](scores[row.a], v) - SLOW[metric](scores[row.b], v))
+                assert row.se == pytest.approx(gaps.std(ddof=1), rel=1e-9)
+                assert (row.low, row.high) == pytest.approx(
+                    tuple(np.quantile(gaps, [0.025, 0.975])), rel=1e-8, abs=1e-12
+                )
+                beyond = min((gaps <= 1e-14).sum(), (gaps >= -1e-14).sum())
+                assert row.p == pytest.approx(min(1, 2 * (1 + beyond) / 21))
+                assert row.p_adjusted == row.p
+
+    # Models are resampled together.
+    for metric in ["accuracy", "brier", "log_loss", "ece"]:
+        with noted(metric=metric):
+            rng = np.random.default_rng(17)
+            n = 600
+            labels = rng.integers(0, 2, n)
+            p = np.clip(0.5 + 0.3 * (2 * labels - 1) * rng.normal(0.7, 1, size=n), 0.02, 0.98)
+            q = np.clip(p + 0.1 * rng.normal(size=n), 0.02, 0.98)
+            pair = {"a": uqeval.Predictions(labels, probs=p), "b": uqeval.Predictions(labels, probs=q)}
+            plain = quiet(uqeval.compare, pair, metric=metric)["a", "b"]
+            drawn = quiet(uqeval.compare, pair, metric=metric, method="bootstrap", resamples=500)["a", "b"]
+            assert drawn.difference == plain.difference
+            if metric != "ece":
+                assert drawn.se == pytest.approx(plain.se, rel=0.12)
+            assert 0 < drawn.p <= 1
+
+    # Rank identical scores do not differ.
+    for metric, how in product(["uq_auc", "uq_c_index", "aurc", "naurc"], ["max-t", "holm", "none"]):
+        with noted(metric=metric, how=how):
+            scores, v = joint_case()
+            scores["copy"] = scores["s0"] ** 3
+            cmp = quiet(
+                uqeval.compare,
+                scores,
+                error=v,
+                loss=v,
+                metric=metric,
+                method="bootstrap",
+                resamples=60,
+                adjust=how,
+            )
+            row = cmp["s0", "copy"]
+            assert (row.difference, row.low, row.high, row.se, row.p, row.p_adjusted) == (0, 0, 0, 0, 1, 1)
+            for other in cmp:
+                assert other.p <= other.p_adjusted <= 1
+                assert other.low <= other.difference <= other.high
 
 
-@pytest.mark.parametrize("metric", ["uq_auc", "uq_c_index", "aurc", "naurc"])
-@pytest.mark.parametrize("how", ["max-t", "holm", "none"])
-def test_rank_identical_scores_do_not_differ(metric, how):
-    scores, v = joint_case()
-    scores["copy"] = scores["s0"] ** 3
-    cmp = quiet(
-        uqeval.compare,
-        scores,
-        error=v,
-        loss=v,
-        metric=metric,
-        method="bootstrap",
-        resamples=60,
-        adjust=how,
-    )
-    row = cmp["s0", "copy"]
-    assert (row.difference, row.low, row.high, row.se, row.p, row.p_adjusted) == (0, 0, 0, 0, 1, 1)
-    for other in cmp:
-        assert other.p <= other.p_adjusted <= 1
-        assert other.low <= other.difference <= other.high
-
-
-@pytest.mark.parametrize("metric", ["uq_auc", "uq_c_index", "aurc"])
-@pytest.mark.parametrize("kind", ["plain", "weights", "clusters"])
+@each("metric", ["uq_auc", "uq_c_index", "aurc"])
+@each("kind", ["plain", "weights", "clusters"])
 def test_bootstrap_and_influence_agree_on_a_difference(metric, kind):
     rng = np.random.default_rng(16)
-    n = 2000
+    n = 800
     v = (rng.random(n) < 0.3).astype(int)
     base = rng.normal(size=n)
     scores = {"a": base + v, "b": base + 0.7 * v + rng.normal(size=n)}
@@ -452,77 +471,62 @@ def test_bootstrap_and_influence_agree_on_a_difference(metric, kind):
     }[kind]
     loss = 0.5 * v + 0.2 * rng.random(n)
     plain = quiet(uqeval.compare, scores, error=v, loss=loss, metric=metric, **more)["a", "b"]
-    drawn = quiet(uqeval.compare, scores, error=v, loss=loss, metric=metric, method="bootstrap", resamples=600, **more)[
+    drawn = quiet(uqeval.compare, scores, error=v, loss=loss, metric=metric, method="bootstrap", resamples=500, **more)[
         "a", "b"
     ]
     assert drawn.difference == plain.difference
     assert drawn.se == pytest.approx(plain.se, rel=0.12)
 
 
-@pytest.mark.parametrize("metric", ["accuracy", "brier", "log_loss", "ece"])
-def test_models_are_resampled_together(metric):
-    rng = np.random.default_rng(17)
-    n = 600
-    labels = rng.integers(0, 2, n)
-    p = np.clip(0.5 + 0.3 * (2 * labels - 1) * rng.normal(0.7, 1, size=n), 0.02, 0.98)
-    q = np.clip(p + 0.1 * rng.normal(size=n), 0.02, 0.98)
-    pair = {"a": uqeval.Predictions(labels, probs=p), "b": uqeval.Predictions(labels, probs=q)}
-    plain = quiet(uqeval.compare, pair, metric=metric)["a", "b"]
-    drawn = quiet(uqeval.compare, pair, metric=metric, method="bootstrap", resamples=800)["a", "b"]
-    assert drawn.difference == plain.difference
-    if metric != "ece":
-        assert drawn.se == pytest.approx(plain.se, rel=0.12)
-    assert 0 < drawn.p <= 1
-
-
 # ---- the draws --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("units", [1, 2, 3, 7, 64, 1000])
-def test_draws_are_uniform_over_units(units):
-    resamples = max(50, 20_000 // units)
-    total = sum(draw_units(seed, units) for seed in seeds_of(1, resamples))
-    assert total.sum() == resamples * units
-    if units > 1:
-        assert stats.chisquare(total).pvalue > 1e-4
+def test_draws_are_uniform_multinomial_and_independent_between_seeds():
+    # Draws are uniform over units.
+    for units in [1, 2, 3, 7, 64, 1000]:
+        with noted(units=units):
+            resamples = max(50, 20_000 // units)
+            total = sum(draw_units(seed, units) for seed in seeds_of(1, resamples))
+            assert total.sum() == resamples * units
+            if units > 1:
+                assert stats.chisquare(total).pvalue > 1e-4
 
+    # Counts are multinomial.
+    for units in [2, 5, 20]:
+        with noted(units=units):
+            counts = np.stack([draw_units(seed, units) for seed in seeds_of(2, 8000)])
+            law = stats.binom(units, 1 / units)
+            top = min(units, 5)
+            for j in (0, units // 2, units - 1):
+                seen = np.bincount(np.minimum(counts[:, j], top), minlength=top + 1)
+                expected = np.append(law.pmf(np.arange(top)), law.sf(top - 1)) * len(counts)
+                keep = expected > 3
+                seen = np.append(seen[keep], seen[~keep].sum()) if not keep.all() else seen
+                expected = np.append(expected[keep], expected[~keep].sum()) if not keep.all() else expected
+                assert stats.chisquare(seen, expected * seen.sum() / expected.sum()).pvalue > 1e-4
+            covariance = np.cov(counts.T)
+            np.testing.assert_allclose(np.diag(covariance), 1 - 1 / units, atol=6 * math.sqrt(2 / 8000))
+            off = covariance[~np.eye(units, dtype=bool)]
+            np.testing.assert_allclose(off, -1 / units, atol=6 / math.sqrt(8000))
 
-@pytest.mark.parametrize("units", [2, 5, 20])
-def test_counts_are_multinomial(units):
-    counts = np.stack([draw_units(seed, units) for seed in seeds_of(2, 8000)])
-    law = stats.binom(units, 1 / units)
-    top = min(units, 5)
-    for j in (0, units // 2, units - 1):
-        seen = np.bincount(np.minimum(counts[:, j], top), minlength=top + 1)
-        expected = np.append(law.pmf(np.arange(top)), law.sf(top - 1)) * len(counts)
-        keep = expected > 3
-        seen = np.append(seen[keep], seen[~keep].sum()) if not keep.all() else seen
-        expected = np.append(expected[keep], expected[~keep].sum()) if not keep.all() else expected
-        assert stats.chisquare(seen, expected * seen.sum() / expected.sum()).pvalue > 1e-4
-    covariance = np.cov(counts.T)
-    np.testing.assert_allclose(np.diag(covariance), 1 - 1 / units, atol=6 * math.sqrt(2 / 8000))
-    off = covariance[~np.eye(units, dtype=bool)]
-    np.testing.assert_allclose(off, -1 / units, atol=6 / math.sqrt(8000))
+    # Neighbouring seeds draw independently.
+    for step in [1, 2, 1 << 32, 1 << 63]:
+        with noted(step=step):
+            first = np.uint64(12345)
+            with np.errstate(over="ignore"):
+                seeds = first + np.arange(6000, dtype=np.uint64) * np.uint64(step) if step < 1 << 60 else None
+            if seeds is None:
+                seeds = np.stack(
+                    [np.arange(3000, dtype=np.uint64), np.arange(3000, dtype=np.uint64) + np.uint64(step)]
+                ).T.ravel()
+            counts = np.array([draw_units(seed, 2)[0] for seed in seeds])
+            table = np.zeros((3, 3))
+            np.add.at(table, (counts[:-1], counts[1:]), 1)
+            assert stats.chi2_contingency(table).pvalue > 1e-4
+            expected = np.outer([0.25, 0.5, 0.25], [0.25, 0.5, 0.25]) * table.sum()
+            assert stats.chisquare(table.ravel(), expected.ravel()).pvalue > 1e-4
 
-
-@pytest.mark.parametrize("step", [1, 2, 1 << 32, 1 << 63])
-def test_neighbouring_seeds_draw_independently(step):
-    first = np.uint64(12345)
-    with np.errstate(over="ignore"):
-        seeds = first + np.arange(6000, dtype=np.uint64) * np.uint64(step) if step < 1 << 60 else None
-    if seeds is None:
-        seeds = np.stack(
-            [np.arange(3000, dtype=np.uint64), np.arange(3000, dtype=np.uint64) + np.uint64(step)]
-        ).T.ravel()
-    counts = np.array([draw_units(seed, 2)[0] for seed in seeds])
-    table = np.zeros((3, 3))
-    np.add.at(table, (counts[:-1], counts[1:]), 1)
-    assert stats.chi2_contingency(table).pvalue > 1e-4
-    expected = np.outer([0.25, 0.5, 0.25], [0.25, 0.5, 0.25]) * table.sum()
-    assert stats.chisquare(table.ravel(), expected.ravel()).pvalue > 1e-4
-
-
-def test_counts_of_neighbouring_seeds_are_uncorrelated_at_larger_size():
+    # Counts of neighbouring seeds are uncorrelated at larger size.
     counts = np.stack([draw_units(np.uint64(seed), 500) for seed in range(400)]).astype(float) - 1
     correlation = (counts[:-1] * counts[1:]).sum(axis=1) / 500
     assert abs(correlation.mean()) < 5 / math.sqrt(500 * 399)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from itertools import product
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import uqeval
+from cases import each, noted
 from uqeval import InputError, UQWarning, compare_correlations, pearson
 
 
@@ -57,19 +59,19 @@ def numeric_influence(x, y, step=1e-5):
 # ---- pearson --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n", [4, 5, 30, 300])
-@pytest.mark.parametrize("level", [0.9, 0.95, 0.99])
-def test_fisher_interval_matches_scipy(n, level):
-    x, y = data(n, n=n)
-    found, expected = pearson(x, y, method="fisher", level=level), stats.pearsonr(x, y)
-    assert found.value == pytest.approx(expected.statistic, rel=1e-12)
-    interval = expected.confidence_interval(level)
-    assert (found.low, found.high) == pytest.approx((interval.low, interval.high), rel=1e-9)
-    assert found.n == n
+def test_fisher_interval_is_scipys_and_the_one_by_hand():
+    # Fisher interval matches scipy.
+    for n, level in product([4, 5, 30, 300], [0.9, 0.95, 0.99]):
+        with noted(n=n, level=level):
+            x, y = data(n, n=n)
+            found, expected = pearson(x, y, method="fisher", level=level), stats.pearsonr(x, y)
+            assert found.value == pytest.approx(expected.statistic, rel=1e-12)
+            interval = expected.confidence_interval(level)
+            assert (found.low, found.high) == pytest.approx((interval.low, interval.high), rel=1e-9)
+            assert found.n == n
 
-
-def test_fisher_interval_by_hand():
-    """r = 0.5, n = 28: atanh(0.5) ± 1.96/5."""
+    # Fisher interval by hand.
+    # r = 0.5, n = 28: atanh(0.5) ± 1.96/5.
     x, y = with_correlations(28, [[1, 0.5], [0.5, 1]])
     found = pearson(x, y, method="fisher")
     assert found.value == pytest.approx(0.5)
@@ -77,7 +79,7 @@ def test_fisher_interval_by_hand():
     assert found.high == pytest.approx(math.tanh(0.549306144 + 0.391992797), abs=1e-6)
 
 
-@pytest.mark.parametrize("tails", ["normal", "t3"])
+@each("tails", ["normal", "t3"])
 def test_influence_standard_error_is_that_of_the_numeric_influence(tails):
     x, y = data(1, n=40, tails=tails)
     found = pearson(x, y)
@@ -104,14 +106,12 @@ def test_groups_sum_influence_and_use_t():
         (math.tanh(math.atanh(r) - half), math.tanh(math.atanh(r) + half)), rel=1e-6
     )
 
-
-def test_singleton_groups_are_the_plain_standard_error():
+    # Singleton groups are the plain standard error.
     x, y = data(3)
     assert pearson(x, y, groups=np.arange(30)).se == pytest.approx(pearson(x, y).se, rel=1e-12)
 
-
-def test_a_single_group_has_no_interval():
-    """SPEC 0: G = 1 → se and interval NaN."""
+    # A single group has no interval.
+    # G = 1: se and interval NaN.
     x, y = data(3)
     found = quiet(x, y, groups=np.zeros(30, dtype=int))
     assert found.value == pytest.approx(stats.pearsonr(x, y).statistic)
@@ -120,8 +120,7 @@ def test_a_single_group_has_no_interval():
     assert math.isnan(found.high)
     assert any("group" in note for note in found.warnings)
 
-
-def test_few_groups_are_noted():
+    # Few groups are noted.
     x, y = data(3)
     assert any("few groups" in note for note in quiet(x, y, groups=np.arange(30) % 5).warnings)
 
@@ -145,42 +144,41 @@ def test_symmetry_sign_shift_and_scale(seed, n):
         assert (turned.low, turned.high) == pytest.approx((-base.high, -base.low), rel=1e-7, abs=1e-10)
 
 
-@pytest.mark.parametrize("scale", [1e-200, 1e200])
-def test_units_of_measurement_do_not_matter(scale):
-    x, y = data(4)
-    assert pearson(x * scale, y).value == pytest.approx(pearson(x, y).value, rel=1e-6)
+def test_perfect_and_constant_input_has_no_interval():
+    # A perfect correlation has no interval.
+    # |r| = 1: NaN interval, also where rounding makes r 1 − 1e-16.
+    for seed in range(20):
+        with noted(seed=seed):
+            rng = np.random.default_rng(seed)
+            x = rng.normal(size=8)
+            for y, r in ((3 * x + 0.1, 1), (-x / 3 + 5, -1)):
+                for method in ("influence", "fisher"):
+                    found = quiet(x, y, method=method)
+                    assert found.value == pytest.approx(r, abs=1e-12)
+                    assert math.isnan(found.low)
+                    assert math.isnan(found.high)
 
-
-@pytest.mark.parametrize("seed", range(20))
-def test_a_perfect_correlation_has_no_interval(seed):
-    """SPEC 4: |r| = 1 → NaN interval, also where rounding makes r 1 − 1e-16."""
-    rng = np.random.default_rng(seed)
-    x = rng.normal(size=8)
-    for y, r in ((3 * x + 0.1, 1), (-x / 3 + 5, -1)):
-        for method in ("influence", "fisher"):
-            found = quiet(x, y, method=method)
-            assert found.value == pytest.approx(r, abs=1e-12)
-            assert math.isnan(found.low)
-            assert math.isnan(found.high)
-
-
-def test_constant_input_is_undefined_and_says_so():
+    # Constant input is undefined and says so.
     with pytest.warns(UQWarning, match="constant"):
         found = pearson([1, 1, 1, 1, 1], [1, 2, 3, 4, 5])
     assert math.isnan(found.value)
     assert math.isnan(found.low)
     assert found.degenerate
 
-
-def test_an_almost_constant_input_is_not_constant():
+    # An almost constant input is not constant.
     x = 1e8 + np.array([0, 1, 2, 3, 4, 5.0])
     y = np.array([0, 2, 1, 3, 5, 4.0])
     assert pearson(x, y).value == pytest.approx(stats.pearsonr(x - 1e8, y).statistic, rel=1e-7)
 
+    # Units of measurement do not matter.
+    for scale in [1e-200, 1e200]:
+        with noted(scale=scale):
+            x, y = data(4)
+            assert pearson(x * scale, y).value == pytest.approx(pearson(x, y).value, rel=1e-6)
 
-@pytest.mark.parametrize(
-    ("arguments", "options", "message"),
-    [
+
+def test_bad_input_is_named():
+    for arguments, options, message in [
         (([1, 2, 3], [1, 2, 3]), {}, "at least 4"),
         (([1, 2, 3, 4], [1, 2, 3]), {}, "y"),
         (([1, 2, 3, math.nan], [1, 2, 3, 4]), {}, "x.*NaN"),
@@ -189,11 +187,19 @@ def test_an_almost_constant_input_is_not_constant():
         (([1, 2, 3, 4], [1, 2, 3, 5]), {"level": 95}, "level"),
         (([1, 2, 3, 4], [1, 2, 3, 5]), {"groups": [1, 2]}, "groups"),
         (([1, 2, 3, 4], [1, 2, 4, 3]), {"groups": [1, 1, 2, 2], "method": "fisher"}, "groups"),
-    ],
-)
-def test_bad_input_is_named(arguments, options, message):
-    with pytest.raises(InputError, match=message):
-        pearson(*arguments, **options)
+    ]:
+        with noted(arguments=arguments, options=options), pytest.raises(InputError, match=message):
+            pearson(*arguments, **options)
+
+    # Bad samples are named.
+    for arguments, message in [
+        (([1, 2, 3], [1, 2, 3], [1, 2, 3]), "4"),
+        (([1, 2, 3, 4], [1, 2, 3, 4, 5], [1, 2, 3, 4]), "second"),
+        (([1, 2, 3, math.nan], [1, 2, 3, 4], [1, 2, 3, 4]), "first"),
+        (([1, 2, 3, 4], [1, 2, 3, 4], [1, 2, math.inf, 4]), "truth"),
+    ]:
+        with noted(arguments=arguments, message=message), pytest.raises(InputError, match=message):
+            compare_correlations(*arguments)
 
 
 # ---- two dependent correlations -------------------------------------------------------------------------------
@@ -232,25 +238,23 @@ def sample_with(r1, r2, r12, n):
     return first, second, truth
 
 
-@pytest.mark.parametrize("r1", [0.4, -0.3, 0.9])
-@pytest.mark.parametrize("r2", [0.5, 0.0, -0.2])
-@pytest.mark.parametrize("r12", [0.1, 0.45])
-@pytest.mark.parametrize("n", [6, 20, 116])
-def test_formulas(r1, r2, r12, n):
-    if np.linalg.det([[1, r1, r2], [r1, 1, r12], [r2, r12, 1]]) < 0.01:
-        pytest.skip("not a correlation matrix")
-    test = compare_correlations(*sample_with(r1, r2, r12, n))
-    assert (test.first, test.second, test.difference) == pytest.approx((r1, r2, r1 - r2), abs=1e-12)
-    t, p = williams(r1, r2, r12, n)
-    assert test.statistic == pytest.approx(t, rel=1e-9)
-    assert test.p == pytest.approx(p, rel=1e-8)
-    assert test.df == n - 3
-    assert test.p_steiger == pytest.approx(steiger(r1, r2, r12, n), rel=1e-8)
-    assert (test.low, test.high) == pytest.approx(zou(r1, r2, r12, n), rel=1e-9)
+def test_two_correlations_are_compared_by_the_published_formulas():
+    # Formulas.
+    for r1, r2, r12, n in product([0.4, -0.3, 0.9], [0.5, 0.0, -0.2], [0.1, 0.45], [6, 20, 116]):
+        with noted(r1=r1, r2=r2, r12=r12, n=n):
+            if np.linalg.det([[1, r1, r2], [r1, 1, r12], [r2, r12, 1]]) < 0.01:
+                continue  # not a correlation matrix
+            test = compare_correlations(*sample_with(r1, r2, r12, n))
+            assert (test.first, test.second, test.difference) == pytest.approx((r1, r2, r1 - r2), abs=1e-12)
+            t, p = williams(r1, r2, r12, n)
+            assert test.statistic == pytest.approx(t, rel=1e-9)
+            assert test.p == pytest.approx(p, rel=1e-8)
+            assert test.df == n - 3
+            assert test.p_steiger == pytest.approx(steiger(r1, r2, r12, n), rel=1e-8)
+            assert (test.low, test.high) == pytest.approx(zou(r1, r2, r12, n), rel=1e-9)
 
-
-def test_steigers_example():
-    """Steiger (1980), case A: n = 103, r = .4, .5, .1: t(100) = −0.89, p = .37."""
+    # Steigers example.
+    # Steiger (1980), case A: n = 103, r = .4, .5, .1: t(100) = −0.89, p = .37.
     test = compare_correlations(*sample_with(0.4, 0.5, 0.1, 103))
     assert test.df == 100
     assert test.statistic == pytest.approx(-0.89, abs=0.005)
@@ -258,21 +262,20 @@ def test_steigers_example():
     # By hand: |R| = .62, below = 2·.62·1.02 + .2025·.729 = 1.412423, t = −.1·√(112.2/1.412423).
     assert test.statistic == pytest.approx(-0.1 * math.sqrt(112.2 / 1.4124225), rel=1e-6)
 
-
-def test_zous_example():
-    """Zou (2007), example 2: n = 66, r = .396, .179, .088: 95% interval (−.093, .517)."""
+    # Zous example.
+    # Zou (2007), example 2: n = 66, r = .396, .179, .088: 95% interval (−.093, .517).
     test = compare_correlations(*sample_with(0.396, 0.179, 0.088, 66))
     assert (test.low, test.high) == pytest.approx((-0.093, 0.517), abs=0.0006)
 
 
-def test_level_widens_the_interval():
+def test_level_and_order_change_the_comparison_as_they_should():
+    # Level widens the interval.
     sample = sample_with(0.4, 0.5, 0.1, 50)
     test = compare_correlations(*sample, level=0.8)
     assert (test.low, test.high) == pytest.approx(zou(0.4, 0.5, 0.1, 50, 0.8), rel=1e-9)
     assert test.level == 0.8
 
-
-def test_swapping_the_two_turns_the_sign_only():
+    # Swapping the two turns the sign only.
     first, second, truth = sample_with(0.6, 0.3, 0.2, 40)
     ab, ba = compare_correlations(first, second, truth), compare_correlations(second, first, truth)
     assert (ab.difference, ab.low, ab.high, ab.statistic) == pytest.approx(
@@ -281,22 +284,22 @@ def test_swapping_the_two_turns_the_sign_only():
     assert (ab.p, ab.p_steiger) == pytest.approx((ba.p, ba.p_steiger))
 
 
-@pytest.mark.parametrize("copy", [lambda x: x, lambda x: 2 * x + 1, lambda x: x / 3 - 1e3])
-def test_the_same_variable_twice_does_not_differ(copy):
-    x, truth = data(0)
-    test = compare_correlations(x, copy(x), truth)
-    assert test.difference == pytest.approx(0, abs=1e-12)
-    assert (test.p, test.p_steiger) == (1, 1)
-    assert (test.low, test.high) == pytest.approx((0, 0), abs=1e-12)
+def test_what_does_not_differ_or_is_undefined_gets_no_p_value_of_noise():
+    # The same variable twice does not differ.
+    for copy in [lambda x: x, lambda x: 2 * x + 1, lambda x: x / 3 - 1e3]:
+        with noted(copy=copy):
+            x, truth = data(0)
+            test = compare_correlations(x, copy(x), truth)
+            assert test.difference == pytest.approx(0, abs=1e-12)
+            assert (test.p, test.p_steiger) == (1, 1)
+            assert (test.low, test.high) == pytest.approx((0, 0), abs=1e-12)
 
-
-def test_equal_correlations_of_different_variables():
+    # Equal correlations of different variables.
     test = compare_correlations(*sample_with(0.5, 0.5, 0.2, 30))
     assert test.p == pytest.approx(1, abs=1e-6)
     assert test.low == pytest.approx(-test.high, abs=1e-9)
 
-
-def test_constant_input_is_undefined():
+    # Constant input is undefined.
     x, truth = data(0)
     with np.errstate(all="raise"):
         test = compare_correlations(np.ones(30), x, truth)
@@ -304,9 +307,8 @@ def test_constant_input_is_undefined():
     assert math.isnan(test.low)
     assert math.isnan(test.first)
 
-
-def test_opposite_variables_make_no_noise_into_a_p_value():
-    """second = −first: Williams' t is 0/0 with limit r·√((n − 3)/(1 − r²)); neither 0 nor rounding noise."""
+    # Opposite variables make no noise into a p value.
+    # second = −first: Williams' t is 0/0 with limit r·√((n − 3)/(1 − r²)); neither 0 nor rounding noise.
     for seed in range(20):
         x, truth = data(seed)
         with np.errstate(all="raise"):
@@ -316,29 +318,15 @@ def test_opposite_variables_make_no_noise_into_a_p_value():
         limit = 2 * stats.t.sf(abs(r) * math.sqrt(27 / (1 - r * r)), 27)
         assert math.isnan(test.p) or test.p == pytest.approx(limit, rel=1e-3)
 
-
-@pytest.mark.parametrize("seed", range(10))
-def test_a_perfect_correlation_keeps_the_difference_and_drops_the_interval(seed):
-    x, truth = data(seed)
-    test = compare_correlations(3 * truth + 0.1, x, truth)
-    assert test.difference == pytest.approx(1 - pearson(x, truth).value)
-    assert math.isnan(test.low)
-    assert math.isnan(test.p_steiger)
-    assert test.p < 0.05
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (([1, 2, 3], [1, 2, 3], [1, 2, 3]), "4"),
-        (([1, 2, 3, 4], [1, 2, 3, 4, 5], [1, 2, 3, 4]), "second"),
-        (([1, 2, 3, math.nan], [1, 2, 3, 4], [1, 2, 3, 4]), "first"),
-        (([1, 2, 3, 4], [1, 2, 3, 4], [1, 2, math.inf, 4]), "truth"),
-    ],
-)
-def test_bad_samples_are_named(arguments, message):
-    with pytest.raises(InputError, match=message):
-        compare_correlations(*arguments)
+    # A perfect correlation keeps the difference and drops the interval.
+    for seed in range(10):
+        with noted(seed=seed):
+            x, truth = data(seed)
+            test = compare_correlations(3 * truth + 0.1, x, truth)
+            assert test.difference == pytest.approx(1 - pearson(x, truth).value)
+            assert math.isnan(test.low)
+            assert math.isnan(test.p_steiger)
+            assert test.p < 0.05
 
 
 def test_prints_and_converts():
@@ -349,9 +337,9 @@ def test_prints_and_converts():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n", [20, 70, 116])
-def test_williams_rejects_as_often_as_spec_4_reports(n):
-    """SPEC 4: type I .046–.058 for n = 20, 70, 116."""
+@each("n", [20, 70, 116])
+def test_williams_rejects_five_percent_of_equal_correlations(n):
+    """Type I error .046–.058 for n = 20, 70, 116."""
     rng = np.random.default_rng(n)
     reps = 3000
     root = np.linalg.cholesky([[1, 0.5, 0.5], [0.5, 1, 0.6], [0.5, 0.6, 1]])
@@ -367,9 +355,9 @@ def test_williams_rejects_as_often_as_spec_4_reports(n):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("icc", "grouped", "gain"), [(0.3, 0.942, 0.01), (0.7, 0.898, 0.1)])
+@each(("icc", "grouped", "gain"), [(0.3, 0.942, 0.01), (0.7, 0.898, 0.1)])
 def test_families_of_models_need_groups(icc, grouped, gain):
-    """SPEC 4: coverage .942/.898 with 12 families, against .866/.598 of Fisher; here families of 6."""
+    """Coverage .942/.898 with 12 families, against .866/.598 of Fisher; here families of 6."""
     rng = np.random.default_rng(7)
     size, families, rho, reps = 6, 12, 0.5, 1500
     g = np.repeat(np.arange(families), size)

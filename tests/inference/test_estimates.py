@@ -1,12 +1,14 @@
-"""`estimate`: the value is the metric's, the standard error its definition's, the interval the one of SPEC 2.2."""
+"""`estimate`: the value is the metric's, the standard error its definition's, the interval its formula's."""
 
 from __future__ import annotations
 
 import json
 import math
 import warnings
+from itertools import product
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,6 +29,7 @@ from inference_reference import (
 )
 from scipy import stats
 
+from cases import each, noted
 from uqeval import InputError, UQWarning, kernels
 from uqeval.inference import Estimate, bootstrap, estimate
 from uqeval.inference.sample import Sample
@@ -96,41 +99,41 @@ def harmonic(n):
 # ---- the value --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", REGISTRY)
-@pytest.mark.parametrize("seed", range(3))
-def test_value_is_exactly_that_of_the_metric_function(name, seed):
-    data, _, _ = arguments(name, seed)
-    assert quiet(name, *data).value == REGISTRY[name].function(*data)
+def test_value_is_exactly_that_of_the_metric_function():
+    for name, seed in product(REGISTRY, range(3)):
+        with noted(name=name, seed=seed):
+            data, _, _ = arguments(name, seed)
+            assert quiet(name, *data).value == REGISTRY[name].function(*data)
+
+    # Weighted value is that of the metric function.
+    for name, seed in product([*RANKING, *MODEL], range(3)):
+        with noted(name=name, seed=seed):
+            data, w, _ = arguments(name, seed)
+            assert quiet(name, *data, weights=w).value == pytest.approx(
+                REGISTRY[name].function(*data, weights=w), rel=1e-14
+            )
+
+    # Clusters do not change the value.
+    for name, weighted in product([*RANKING, *MODEL], [False, True]):
+        with noted(name=name, weighted=weighted):
+            data, w, g = arguments(name)
+            w = w if weighted else None
+            clustered = quiet(name, *data, weights=w, clusters=g).value
+            assert clustered == pytest.approx(quiet(name, *data, weights=w).value, rel=1e-14)
+
+    # Level does not change value or se.
+    for name in REGISTRY:
+        with noted(name=name):
+            data, _, _ = arguments(name)
+            a, b = quiet(name, *data, level=0.8), quiet(name, *data, level=0.99)
+            assert (a.value, a.se) == (b.value, b.se)
 
 
-@pytest.mark.parametrize("name", [*RANKING, *MODEL])
-@pytest.mark.parametrize("seed", range(3))
-def test_weighted_value_is_that_of_the_metric_function(name, seed):
-    data, w, _ = arguments(name, seed)
-    assert quiet(name, *data, weights=w).value == pytest.approx(REGISTRY[name].function(*data, weights=w), rel=1e-14)
-
-
-@pytest.mark.parametrize("name", [*RANKING, *MODEL])
-@pytest.mark.parametrize("weighted", [False, True])
-def test_clusters_do_not_change_the_value(name, weighted):
-    data, w, g = arguments(name)
-    w = w if weighted else None
-    clustered = quiet(name, *data, weights=w, clusters=g).value
-    assert clustered == pytest.approx(quiet(name, *data, weights=w).value, rel=1e-14)
-
-
-@pytest.mark.parametrize("name", REGISTRY)
-def test_level_does_not_change_value_or_se(name):
-    data, _, _ = arguments(name)
-    a, b = quiet(name, *data, level=0.8), quiet(name, *data, level=0.99)
-    assert (a.value, a.se) == (b.value, b.se)
-
-
-@pytest.mark.parametrize("name", REGISTRY)
-@pytest.mark.parametrize("options", ["plain", "weights", "clusters", "both"])
+@each("name", REGISTRY)
+@each("options", ["plain", "weights", "clusters", "both"])
 def test_interval_is_finite_ordered_inside_the_range_and_nested_in_the_level(name, options):
     if name in OOD and options != "plain":
-        pytest.skip("takes neither")
+        return  # takes neither
     for seed in range(4):
         data, w, g = arguments(name, seed)
         given_options = {
@@ -142,7 +145,7 @@ def test_interval_is_finite_ordered_inside_the_range_and_nested_in_the_level(nam
         for result in found:
             assert all(map(math.isfinite, ends(result)))
             assert low <= result.low <= result.high <= high
-            if name != "ece":  # the interval is about the debiased value (SPEC 2.2)
+            if name != "ece":  # the interval is about the debiased value
                 assert result.low <= result.value <= result.high
             assert result.se > 0
             assert not result.degenerate
@@ -153,21 +156,46 @@ def test_interval_is_finite_ordered_inside_the_range_and_nested_in_the_level(nam
 # ---- concordance ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(10))
-@pytest.mark.parametrize("ties", [False, True])
-def test_uq_auc_se_and_interval_are_delong_with_welch_degrees_of_freedom(seed, ties):
-    s, v, _, _, _ = make_case(seed, n=30 + 7 * seed, ties=ties)
-    value, a, b, df = delong(s, v)
-    result = quiet("uq_auc", s, v)
-    assert result.value == pytest.approx(value, rel=1e-13)
-    assert result.se == pytest.approx(math.sqrt(a + b), rel=1e-12)
-    assert (result.low, result.high) == pytest.approx(logit_interval(value, math.sqrt(a + b), df), rel=1e-9)
-    n0, n1 = (v == 0).sum(), (v == 1).sum()
-    assert result.n_eff == pytest.approx(n0 * n1 / (n0 + n1))
-    assert (result.n, result.n_errors) == (len(s), n1)
+def test_uq_auc_is_delong_and_uq_c_index_the_delete_one_jackknife():
+    # UQ-AUC SE and interval are DeLong with Welch degrees of freedom.
+    for seed, ties in product(range(10), [False, True]):
+        with noted(seed=seed, ties=ties):
+            s, v, _, _, _ = make_case(seed, n=30 + 7 * seed, ties=ties)
+            value, a, b, df = delong(s, v)
+            result = quiet("uq_auc", s, v)
+            assert result.value == pytest.approx(value, rel=1e-13)
+            assert result.se == pytest.approx(math.sqrt(a + b), rel=1e-12)
+            assert (result.low, result.high) == pytest.approx(logit_interval(value, math.sqrt(a + b), df), rel=1e-9)
+            n0, n1 = (v == 0).sum(), (v == 1).sum()
+            assert result.n_eff == pytest.approx(n0 * n1 / (n0 + n1))
+            assert (result.n, result.n_errors) == (len(s), n1)
+
+    # Uq c index SE is the delete one jackknife recomputed.
+    for seed, ties in product(range(6), [False, True]):
+        with noted(seed=seed, ties=ties):
+            s, _, d, _, _ = make_case(seed, n=40, ties=ties)
+            result = quiet("uq_c_index", s, d)
+            se = jackknife_se(without_each(c_index, s, d))
+            assert result.value == pytest.approx(c_index(s, d), rel=1e-13)
+            assert result.se == pytest.approx(se, rel=1e-11)
+            assert (result.low, result.high) == pytest.approx(logit_interval(result.value, se, len(s) - 1), rel=1e-9)
+            pairs = (d[:, None] != d[None, :]).sum()
+            assert result.n_eff == pytest.approx(pairs / (2 * len(s)))
+
+    # C index of a [0, 1] loss has the value of UQ-AUC and its own jackknife.
+    s, v, _, _, _ = make_case(5)
+    auc, c = quiet("uq_auc", s, v), quiet("uq_c_index", s, v)
+    assert auc.value == c.value
+    assert c.se == pytest.approx(jackknife_se(without_each(c_index, s, v)), rel=1e-11)
+
+    # OOD auroc is UQ-AUC with foreign rows as errors.
+    s, v, _, _, _ = make_case(3)
+    ood, auc = quiet("ood_auroc", s[v == 0], s[v == 1]), quiet("uq_auc", s, v)
+    assert ends(ood) == ends(auc)
+    assert ood.method == auc.method
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 1)), min_size=4, max_size=40))
 def test_uq_auc_is_delong_on_heavily_tied_rows(rows):
     s, v = np.array(rows, dtype=float).T
@@ -184,20 +212,7 @@ def test_uq_auc_is_delong_on_heavily_tied_rows(rows):
         assert (result.low, result.high) == pytest.approx(wilson_interval(value, size), abs=1e-9)
 
 
-@pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("ties", [False, True])
-def test_uq_c_index_se_is_the_delete_one_jackknife_recomputed(seed, ties):
-    s, _, d, _, _ = make_case(seed, n=40, ties=ties)
-    result = quiet("uq_c_index", s, d)
-    se = jackknife_se(without_each(c_index, s, d))
-    assert result.value == pytest.approx(c_index(s, d), rel=1e-13)
-    assert result.se == pytest.approx(se, rel=1e-11)
-    assert (result.low, result.high) == pytest.approx(logit_interval(result.value, se, len(s) - 1), rel=1e-9)
-    pairs = (d[:, None] != d[None, :]).sum()
-    assert result.n_eff == pytest.approx(pairs / (2 * len(s)))
-
-
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=4, max_size=25))
 def test_uq_c_index_is_the_jackknife_on_heavily_tied_rows(rows):
     s, d = np.array(rows, dtype=float).T
@@ -207,190 +222,172 @@ def test_uq_c_index_is_the_jackknife_on_heavily_tied_rows(rows):
     assert quiet("uq_c_index", s, d).se == pytest.approx(jackknife_se(left_out), abs=1e-12)
 
 
-@pytest.mark.parametrize("name", PAIRWISE)
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("ties", [False, True])
-def test_weighted_jackknife_equals_recomputation_without_each_row(name, seed, ties):
-    (s, d), w, _ = arguments(name, seed, n=40, ties=ties)
-    metric = PAIRWISE[name]
-    result = quiet(name, s, d, weights=w)
-    se = jackknife_se(without_each(metric, s, d, w))
-    assert result.value == pytest.approx(metric(s, d, w), rel=1e-12)
-    assert result.se == pytest.approx(se, rel=1e-10)
-    df = min(kish(w[d == 1]), kish(w[d == 0])) - 1 if name == "uq_auc" else kish(w) - 1
-    if metric is c_index:
-        expected = logit_interval(result.value, se, df)
-    else:
-        expected = tuple(2 * np.array(logit_interval((result.value + 1) / 2, se / 2, df)) - 1)
-    assert (result.low, result.high) == pytest.approx(expected, rel=1e-8)
+def test_jackknife_equals_recomputation_without_each_row_or_cluster():
+    # Weighted jackknife equals recomputation without each row.
+    for name, seed, ties in product(PAIRWISE, range(3), [False, True]):
+        with noted(name=name, seed=seed, ties=ties):
+            (s, d), w, _ = arguments(name, seed, n=40, ties=ties)
+            metric = PAIRWISE[name]
+            result = quiet(name, s, d, weights=w)
+            se = jackknife_se(without_each(metric, s, d, w))
+            assert result.value == pytest.approx(metric(s, d, w), rel=1e-12)
+            assert result.se == pytest.approx(se, rel=1e-10)
+            df = min(kish(w[d == 1]), kish(w[d == 0])) - 1 if name == "uq_auc" else kish(w) - 1
+            if metric is c_index:
+                expected = logit_interval(result.value, se, df)
+            else:
+                expected = tuple(2 * np.array(logit_interval((result.value + 1) / 2, se / 2, df)) - 1)
+            assert (result.low, result.high) == pytest.approx(expected, rel=1e-8)
+
+    # Cluster jackknife equals recomputation without each cluster.
+    for name, seed, weighted, ties in product(PAIRWISE, range(3), [False, True], [False, True]):
+        with noted(name=name, seed=seed, weighted=weighted, ties=ties):
+            (s, d), w, g = arguments(name, seed, n=50, ties=ties)
+            w = w if weighted else None
+            metric = PAIRWISE[name]
+            result = quiet(name, s, d, weights=w, clusters=g)
+            se = jackknife_se(without_each(metric, s, d, w, g))
+            assert result.value == pytest.approx(metric(s, d, w), rel=1e-12)
+            assert result.se == pytest.approx(se, rel=1e-10)
+            G = len(np.unique(g))
+            assert result.n_clusters == G
+            if metric is c_index:
+                expected = logit_interval(result.value, se, G - 1)
+            else:
+                expected = tuple(2 * np.array(logit_interval((result.value + 1) / 2, se / 2, G - 1)) - 1)
+            assert (result.low, result.high) == pytest.approx(expected, rel=1e-8)
 
 
-@pytest.mark.parametrize("name", PAIRWISE)
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("ties", [False, True])
-def test_cluster_jackknife_equals_recomputation_without_each_cluster(name, seed, weighted, ties):
-    (s, d), w, g = arguments(name, seed, n=50, ties=ties)
-    w = w if weighted else None
-    metric = PAIRWISE[name]
-    result = quiet(name, s, d, weights=w, clusters=g)
-    se = jackknife_se(without_each(metric, s, d, w, g))
-    assert result.value == pytest.approx(metric(s, d, w), rel=1e-12)
-    assert result.se == pytest.approx(se, rel=1e-10)
-    G = len(np.unique(g))
-    assert result.n_clusters == G
-    if metric is c_index:
-        expected = logit_interval(result.value, se, G - 1)
-    else:
-        expected = tuple(2 * np.array(logit_interval((result.value + 1) / 2, se / 2, G - 1)) - 1)
-    assert (result.low, result.high) == pytest.approx(expected, rel=1e-8)
+def test_kendall_and_somers_have_the_intervals_of_their_definitions():
+    # Kendall is SciPy with a delete one jackknife.
+    for seed, ties in product(range(4), [False, True]):
+        with noted(seed=seed, ties=ties):
+            s, _, d, _, _ = make_case(seed, n=40, ties=ties)
+            result = quiet("kendall_phi", s, d)
+            se = jackknife_se([stats.kendalltau(np.delete(s, i), np.delete(d, i)).statistic for i in range(40)])
+            assert result.value == pytest.approx(stats.kendalltau(s, d).statistic, rel=1e-12)
+            assert result.se == pytest.approx(se, rel=1e-10)
+            half = stats.t.ppf(0.975, 39) * se / (1 - result.value**2)
+            expected = np.tanh(np.arctanh(result.value) + np.array([-half, half]))
+            assert (result.low, result.high) == pytest.approx(tuple(expected), rel=1e-9)
 
-
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("ties", [False, True])
-def test_kendall_is_scipy_with_a_delete_one_jackknife(seed, ties):
-    s, _, d, _, _ = make_case(seed, n=40, ties=ties)
-    result = quiet("kendall_phi", s, d)
-    se = jackknife_se([stats.kendalltau(np.delete(s, i), np.delete(d, i)).statistic for i in range(40)])
-    assert result.value == pytest.approx(stats.kendalltau(s, d).statistic, rel=1e-12)
-    assert result.se == pytest.approx(se, rel=1e-10)
-    half = stats.t.ppf(0.975, 39) * se / (1 - result.value**2)
-    expected = np.tanh(np.arctanh(result.value) + np.array([-half, half]))
-    assert (result.low, result.high) == pytest.approx(tuple(expected), rel=1e-9)
-
-
-@pytest.mark.parametrize("options", ["plain", "weights", "clusters"])
-def test_somers_d_is_twice_the_c_index_minus_one_in_every_respect(options):
-    s, _, d, w, g = make_case(2, clusters=14)
-    extra = {"weights": w} if options == "weights" else {"clusters": g} if options == "clusters" else {}
-    c, somers = quiet("uq_c_index", s, d, **extra), quiet("somers_phi", s, d, **extra)
-    assert ends(somers) == pytest.approx((2 * c.value - 1, 2 * c.se, 2 * c.low - 1, 2 * c.high - 1), rel=1e-14)
-    assert somers.value == pytest.approx(stats.somersd(d, s).statistic) or options == "weights"
-
-
-def test_c_index_of_a_0_1_loss_has_the_value_of_uq_auc_and_its_own_jackknife():
-    s, v, _, _, _ = make_case(5)
-    auc, c = quiet("uq_auc", s, v), quiet("uq_c_index", s, v)
-    assert auc.value == c.value
-    assert c.se == pytest.approx(jackknife_se(without_each(c_index, s, v)), rel=1e-11)
-
-
-def test_ood_auroc_is_uq_auc_with_foreign_rows_as_errors():
-    s, v, _, _, _ = make_case(3)
-    ood, auc = quiet("ood_auroc", s[v == 0], s[v == 1]), quiet("uq_auc", s, v)
-    assert ends(ood) == ends(auc)
-    assert ood.method == auc.method
+    # Somers' D is twice the c index minus one in every respect.
+    for options in ["plain", "weights", "clusters"]:
+        with noted(options=options):
+            s, _, d, w, g = make_case(2, clusters=14)
+            extra = {"weights": w} if options == "weights" else {"clusters": g} if options == "clusters" else {}
+            c, somers = quiet("uq_c_index", s, d, **extra), quiet("somers_phi", s, d, **extra)
+            assert ends(somers) == pytest.approx((2 * c.value - 1, 2 * c.se, 2 * c.low - 1, 2 * c.high - 1), rel=1e-14)
+            assert somers.value == pytest.approx(stats.somersd(d, s).statistic) or options == "weights"
 
 
 # ---- selective prediction ---------------------------------------------------------------------------------------
 
 
 def influence_se(values, v, w=None, inflate=True):
-    """SPEC 2.1–2.2: Σ(w IF/W)², n1/(n1 − 1) on the error rows, n/(n − 1) on the others."""
+    """Σ(w IF/W)², n1/(n1 − 1) on the error rows, n/(n − 1) on the others."""
     w = np.ones(len(v)) if w is None else w
     n, n1 = len(v), kish((w * v)[v > 0])
     factor = np.where(v > 0, n1 / (n1 - 1), n / (n - 1)) if inflate else n / (n - 1)
     return math.sqrt((factor * (w * values / w.sum()) ** 2).sum())
 
 
-@pytest.mark.parametrize("name", SQUARED)
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("ties", [False, True])
-def test_area_se_and_interval_come_from_brute_force_influence(name, seed, weighted, ties):
-    s, v, _, w, _ = make_case(seed, n=60, ties=ties)
-    w = w if weighted else np.ones(60)
-    metric = SQUARED[name]
-    result = quiet(name, s, v, weights=w if weighted else None)
-    se = influence_se(numeric_influence(metric, s, v, w), v, w)
-    assert result.value == pytest.approx(metric(s, v, w), rel=1e-12)
-    assert result.se == pytest.approx(se, rel=1e-6)
-    df = kish(w[v > 0]) - 1
-    if name == "h_auc":
-        expected = log_interval(result.value, se, df, cap=0.25)
-    else:
-        expected = logit_interval(result.value, se, df)
-    assert (result.low, result.high) == pytest.approx(expected, rel=1e-5)
+def test_area_se_and_interval_come_from_brute_force_influence():
+    for name, seed, weighted, ties in product(SQUARED, range(3), [False, True], [False, True]):
+        with noted(name=name, seed=seed, weighted=weighted, ties=ties):
+            s, v, _, w, _ = make_case(seed, n=60, ties=ties)
+            w = w if weighted else np.ones(60)
+            metric = SQUARED[name]
+            result = quiet(name, s, v, weights=w if weighted else None)
+            se = influence_se(numeric_influence(metric, s, v, w), v, w)
+            assert result.value == pytest.approx(metric(s, v, w), rel=1e-12)
+            assert result.se == pytest.approx(se, rel=1e-6)
+            df = kish(w[v > 0]) - 1
+            if name == "h_auc":
+                expected = log_interval(result.value, se, df, cap=0.25)
+            else:
+                expected = logit_interval(result.value, se, df)
+            assert (result.low, result.high) == pytest.approx(expected, rel=1e-5)
 
+    # Clustered area SE is the sandwich of brute force influence.
+    for name, weighted in product(SQUARED, [False, True]):
+        with noted(name=name, weighted=weighted):
+            s, v, _, w, g = make_case(4, n=60, clusters=15)
+            w = w if weighted else np.ones(60)
+            values = numeric_influence(SQUARED[name], s, v, w)
+            sums = np.array([(w * values)[g == k].sum() / w.sum() for k in np.unique(g)])
+            G = len(sums)
+            se = math.sqrt(G / (G - 1) * (sums**2).sum())
+            result = quiet(name, s, v, weights=w if weighted else None, clusters=g)
+            assert result.se == pytest.approx(se, rel=1e-6)
+            interval = (
+                log_interval(result.value, se, G - 1, 0.25)
+                if name == "h_auc"
+                else logit_interval(result.value, se, G - 1)
+            )
+            assert (result.low, result.high) == pytest.approx(interval, rel=1e-5)
 
-@pytest.mark.parametrize("name", SQUARED)
-@pytest.mark.parametrize("weighted", [False, True])
-def test_clustered_area_se_is_the_sandwich_of_brute_force_influence(name, weighted):
-    s, v, _, w, g = make_case(4, n=60, clusters=15)
-    w = w if weighted else np.ones(60)
-    values = numeric_influence(SQUARED[name], s, v, w)
-    sums = np.array([(w * values)[g == k].sum() / w.sum() for k in np.unique(g)])
-    G = len(sums)
-    se = math.sqrt(G / (G - 1) * (sums**2).sum())
-    result = quiet(name, s, v, weights=w if weighted else None, clusters=g)
-    assert result.se == pytest.approx(se, rel=1e-6)
-    interval = (
-        log_interval(result.value, se, G - 1, 0.25) if name == "h_auc" else logit_interval(result.value, se, G - 1)
-    )
-    assert (result.low, result.high) == pytest.approx(interval, rel=1e-5)
-
-
-def test_e_aurc_and_naurc_intervals_are_on_the_log_scale():
+    # E-AURC and nAURC intervals are on the log scale.
     s, v, _, _, _ = make_case(6, n=120)
     n1 = v.sum()
     for name, cap in (("e_aurc", 1.0), ("naurc", math.inf)):
         result = quiet(name, s, v)
         assert (result.low, result.high) == pytest.approx(log_interval(result.value, result.se, n1 - 1, cap), rel=1e-9)
 
+    # Mirrored and doubled metrics carry their intervals along.
+    for options in ["plain", "weights", "clusters"]:
+        with noted(options=options):
+            s, v, _, w, g = make_case(6, n=100, clusters=15)
+            extra = {"weights": w} if options == "weights" else {"clusters": g} if options == "clusters" else {}
+            found = {name: quiet(name, s, v, **extra) for name in (*AREAS, *EXCESS)}
+            for name, base in (("auarc", "aurc"), ("prr", "naurc")):
+                a, b = found[name], found[base]
+                assert ends(a) == (1 - b.value, b.se, 1 - b.high, 1 - b.low)
+            a, b = found["g_auc"], found["augrc"]
+            assert ends(a) == (2 * b.value, 2 * b.se, 2 * b.low, 2 * b.high)
 
-@pytest.mark.parametrize("options", ["plain", "weights", "clusters"])
-def test_mirrored_and_doubled_metrics_carry_their_intervals_along(options):
-    s, v, _, w, g = make_case(6, n=100, clusters=15)
-    extra = {"weights": w} if options == "weights" else {"clusters": g} if options == "clusters" else {}
-    found = {name: quiet(name, s, v, **extra) for name in (*AREAS, *EXCESS)}
-    for name, base in (("auarc", "aurc"), ("prr", "naurc")):
-        a, b = found[name], found[base]
-        assert ends(a) == (1 - b.value, b.se, 1 - b.high, 1 - b.low)
-    a, b = found["g_auc"], found["augrc"]
-    assert ends(a) == (2 * b.value, 2 * b.se, 2 * b.low, 2 * b.high)
-
-
-@pytest.mark.parametrize("errors", [1, 2, 5, 9])
-@pytest.mark.parametrize("ties", [False, True])
-def test_fewer_than_ten_errors_give_the_gamma_interval(errors, ties):
-    rng = np.random.default_rng(errors)
-    n = 80
-    v = np.zeros(n, dtype=int)
-    v[:errors] = 1
-    s = rng.normal(size=n) + v
-    s = np.round(2 * s) / 2 if ties else s
-    credit = (s[:, None] < s[None, :]) + 0.5 * (s[:, None] == s[None, :])
-    # Row i's contribution to an area is its derivative in v_i.
-    unit = np.eye(n)
-    for name, metric, k, cap in (("aurc", aurc, harmonic(n) / n, 1.0), ("augrc", augrc, 1 / n, 0.5)):
-        parts = np.array([metric(s, unit[i]) for i in np.flatnonzero(v)])
-        y = parts.sum()
-        if name == "augrc":
-            assert parts == pytest.approx((credit[v == 1].sum(axis=1)) / n**2)
-        result = quiet(name, s, v)
-        assert result.value == pytest.approx(y, rel=1e-12)
-        assert (result.low, result.high) == pytest.approx(gamma_interval(y, (parts**2).sum(), k, cap), rel=1e-9)
-        assert result.low <= result.value <= result.high
-        assert math.isfinite(result.se)
+    # A loss in [0, 1] gets an interval too.
+    for name in ["aurc", "augrc", "auarc", "naurc", "prr"]:
+        with noted(name=name):
+            rng = np.random.default_rng(3)
+            s = rng.random(200)
+            loss = np.clip(s + 0.3 * rng.normal(size=200), 0, 1)
+            result = quiet(name, s, loss)
+            assert result.low < result.value < result.high
+            assert result.n_errors is None
 
 
-def test_ten_errors_are_enough_for_the_t_interval():
+def test_ten_errors_part_the_gamma_interval_from_the_t_interval():
+    # Fewer than ten errors give the gamma interval.
+    for errors, ties in product([1, 2, 5, 9], [False, True]):
+        with noted(errors=errors, ties=ties):
+            rng = np.random.default_rng(errors)
+            n = 80
+            v = np.zeros(n, dtype=int)
+            v[:errors] = 1
+            s = rng.normal(size=n) + v
+            s = np.round(2 * s) / 2 if ties else s
+            credit = (s[:, None] < s[None, :]) + 0.5 * (s[:, None] == s[None, :])
+            # Row i's contribution to an area is its derivative in v_i.
+            unit = np.eye(n)
+            for name, metric, k, cap in (("aurc", aurc, harmonic(n) / n, 1.0), ("augrc", augrc, 1 / n, 0.5)):
+                parts = np.array([metric(s, unit[i]) for i in np.flatnonzero(v)])
+                y = parts.sum()
+                if name == "augrc":
+                    assert parts == pytest.approx((credit[v == 1].sum(axis=1)) / n**2)
+                result = quiet(name, s, v)
+                assert result.value == pytest.approx(y, rel=1e-12)
+                assert (result.low, result.high) == pytest.approx(gamma_interval(y, (parts**2).sum(), k, cap), rel=1e-9)
+                assert result.low <= result.value <= result.high
+                assert math.isfinite(result.se)
+
+    # Ten errors are enough for the t-interval.
     rng = np.random.default_rng(0)
     s = rng.normal(size=100)
     for errors, method in ((9, "gamma"), (10, "logit")):
         v = (np.arange(100) < errors).astype(int)
         assert method in quiet("aurc", s, v).method
         assert method in quiet("augrc", s, v).method
-
-
-@pytest.mark.parametrize("name", ["aurc", "augrc", "auarc", "naurc", "prr"])
-def test_a_loss_in_0_1_gets_an_interval_too(name):
-    rng = np.random.default_rng(3)
-    s = rng.random(200)
-    loss = np.clip(s + 0.3 * rng.normal(size=200), 0, 1)
-    result = quiet(name, s, loss)
-    assert result.low < result.value < result.high
-    assert result.n_errors is None
 
 
 # ---- means ------------------------------------------------------------------------------------------------------
@@ -405,62 +402,32 @@ def rows_of(name, data):
     return -np.log(probs[np.arange(len(labels)), labels])
 
 
-@pytest.mark.parametrize("name", ["brier", "log_loss"])
-def test_proper_scores_have_the_plain_t_interval(name):
-    data, w, g = arguments(name)
-    rows = rows_of(name, data)
-    n = len(rows)
-    result = quiet(name, *data)
-    assert result.se == pytest.approx(rows.std(ddof=1) / math.sqrt(n), rel=1e-12)
-    expected = stats.t.interval(0.95, n - 1, rows.mean(), result.se)
-    assert (result.low, result.high) == pytest.approx(expected, rel=1e-9)
+def test_proper_scores_have_the_plain_t_interval():
+    for name in ["brier", "log_loss"]:
+        with noted(name=name):
+            data, w, g = arguments(name)
+            rows = rows_of(name, data)
+            n = len(rows)
+            result = quiet(name, *data)
+            assert result.se == pytest.approx(rows.std(ddof=1) / math.sqrt(n), rel=1e-12)
+            expected = stats.t.interval(0.95, n - 1, rows.mean(), result.se)
+            assert (result.low, result.high) == pytest.approx(expected, rel=1e-9)
 
-    mean = np.average(rows, weights=w)
-    weighted = quiet(name, *data, weights=w)
-    part = w * (rows - mean) / w.sum()
-    assert weighted.se == pytest.approx(math.sqrt(n / (n - 1) * (part**2).sum()), rel=1e-12)
-    expected = stats.t.interval(0.95, kish(w) - 1, mean, weighted.se)
-    assert (weighted.low, weighted.high) == pytest.approx(expected, rel=1e-9)
+            mean = np.average(rows, weights=w)
+            weighted = quiet(name, *data, weights=w)
+            part = w * (rows - mean) / w.sum()
+            assert weighted.se == pytest.approx(math.sqrt(n / (n - 1) * (part**2).sum()), rel=1e-12)
+            expected = stats.t.interval(0.95, kish(w) - 1, mean, weighted.se)
+            assert (weighted.low, weighted.high) == pytest.approx(expected, rel=1e-9)
 
-    clustered = quiet(name, *data, weights=w, clusters=g)
-    sums = np.array([part[g == k].sum() for k in np.unique(g)])
-    G = len(sums)
-    assert clustered.se == pytest.approx(math.sqrt(G / (G - 1) * (sums**2).sum()), rel=1e-12)
-    expected = stats.t.interval(0.95, G - 1, mean, clustered.se)
-    assert (clustered.low, clustered.high) == pytest.approx(expected, rel=1e-9)
+            clustered = quiet(name, *data, weights=w, clusters=g)
+            sums = np.array([part[g == k].sum() for k in np.unique(g)])
+            G = len(sums)
+            assert clustered.se == pytest.approx(math.sqrt(G / (G - 1) * (sums**2).sum()), rel=1e-12)
+            expected = stats.t.interval(0.95, G - 1, mean, clustered.se)
+            assert (clustered.low, clustered.high) == pytest.approx(expected, rel=1e-9)
 
-
-def test_accuracy_of_independent_rows_is_clopper_pearson():
-    for wrong, n in ((0, 20), (3, 20), (20, 20), (1, 2)):
-        v = (np.arange(n) < wrong).astype(int)
-        exact = stats.binomtest(n - wrong, n).proportion_ci(0.95, method="exact")
-        result = quiet("accuracy", v)
-        assert (result.value, result.low, result.high) == pytest.approx((1 - wrong / n, *exact), abs=1e-12)
-
-
-def test_accuracy_of_clusters_is_on_the_logit_scale():
-    (v,), w, g = arguments("accuracy", 3)
-    result = quiet("accuracy", v, weights=w, clusters=g)
-    G = len(np.unique(g))
-    assert (result.low, result.high) == pytest.approx(logit_interval(result.value, result.se, G - 1), rel=1e-9)
-
-
-@pytest.mark.parametrize("error", [0, 1])
-@pytest.mark.parametrize("options", ["weights", "clusters"])
-def test_accuracy_of_0_or_1_has_an_informative_interval(error, options):
-    rng = np.random.default_rng(0)
-    v = np.full(60, error)
-    g = np.arange(60) // 3
-    w = rng.uniform(0.5, 2, 60)
-    result = quiet(
-        "accuracy", v, weights=w if options == "weights" else None, clusters=g if options == "clusters" else None
-    )
-    assert result.value == 1 - error
-    assert result.low <= result.value <= result.high
-    assert 0.02 < result.high - result.low < 0.3
-
-
-def test_log_loss_of_an_impossible_label_is_infinite_with_no_interval_and_says_so():
+    # Log loss of an impossible label is infinite with no interval and says so.
     probs = np.array([[1.0, 0.0], [0.5, 0.5], [0.2, 0.8]])
     with pytest.warns(UQWarning, match="1 label"):
         result = estimate("log_loss", probs, [1, 0, 1])
@@ -468,8 +435,40 @@ def test_log_loss_of_an_impossible_label_is_infinite_with_no_interval_and_says_s
     assert all(map(math.isnan, (result.se, result.low, result.high)))
 
 
+def test_accuracy_has_the_exact_interval_of_its_sampling():
+    # Accuracy of independent rows is clopper pearson.
+    for wrong, n in ((0, 20), (3, 20), (20, 20), (1, 2)):
+        v = (np.arange(n) < wrong).astype(int)
+        exact = stats.binomtest(n - wrong, n).proportion_ci(0.95, method="exact")
+        result = quiet("accuracy", v)
+        assert (result.value, result.low, result.high) == pytest.approx((1 - wrong / n, *exact), abs=1e-12)
+
+    # Accuracy of clusters is on the logit scale.
+    (v,), w, g = arguments("accuracy", 3)
+    result = quiet("accuracy", v, weights=w, clusters=g)
+    G = len(np.unique(g))
+    assert (result.low, result.high) == pytest.approx(logit_interval(result.value, result.se, G - 1), rel=1e-9)
+
+    # Accuracy of 0 or 1 has an informative interval.
+    for error, options in product([0, 1], ["weights", "clusters"]):
+        with noted(error=error, options=options):
+            rng = np.random.default_rng(0)
+            v = np.full(60, error)
+            g = np.arange(60) // 3
+            w = rng.uniform(0.5, 2, 60)
+            result = quiet(
+                "accuracy",
+                v,
+                weights=w if options == "weights" else None,
+                clusters=g if options == "clusters" else None,
+            )
+            assert result.value == 1 - error
+            assert result.low <= result.value <= result.high
+            assert 0.02 < result.high - result.low < 0.3
+
+
 def ece_reference(c, a, w=None):
-    """Plug-in and debiased L1, and the influence SE of SPEC 2.1, bin by bin."""
+    """Plug-in and debiased L1, and the influence SE, bin by bin."""
     w = np.ones(len(c)) if w is None else w
     plain = debiased = 0.0
     values = np.empty(len(c))
@@ -492,21 +491,22 @@ def ece_reference(c, a, w=None):
     return plain, max(0.0, debiased), se
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_ece_interval_is_the_debiased_value_and_its_influence_se(seed):
-    rng = np.random.default_rng(seed)
-    c = rng.uniform(0.3, 1.0, 300)
-    a = (rng.random(300) < c**2).astype(float)  # overconfident: the test rejects
-    plain, debiased, se = ece_reference(c, a)
-    result, other = quiet("ece", c, a), quiet("ece_debiased", c, a)
-    assert (result.value, other.value) == pytest.approx((plain, debiased), rel=1e-12)
-    assert (result.se, other.se) == pytest.approx((se, se), rel=1e-12)
-    z = stats.norm.ppf(0.975)
-    for found in (result, other):
-        assert (found.low, found.high) == pytest.approx((debiased - z * se, debiased + z * se), rel=1e-9)
+def test_ece_interval_is_the_debiased_value_and_its_influence_se_and_zero_unless_rejected():
+    # ECE interval is the debiased value and its influence se.
+    for seed in range(5):
+        with noted(seed=seed):
+            rng = np.random.default_rng(seed)
+            c = rng.uniform(0.3, 1.0, 300)
+            a = (rng.random(300) < c**2).astype(float)  # overconfident: the test rejects
+            plain, debiased, se = ece_reference(c, a)
+            result, other = quiet("ece", c, a), quiet("ece_debiased", c, a)
+            assert (result.value, other.value) == pytest.approx((plain, debiased), rel=1e-12)
+            assert (result.se, other.se) == pytest.approx((se, se), rel=1e-12)
+            z = stats.norm.ppf(0.975)
+            for found in (result, other):
+                assert (found.low, found.high) == pytest.approx((debiased - z * se, debiased + z * se), rel=1e-9)
 
-
-def test_ece_lower_end_is_zero_unless_calibration_is_rejected():
+    # ECE lower end is zero unless calibration is rejected.
     rng = np.random.default_rng(0)
     zero = 0
     for seed in range(40):
@@ -515,27 +515,8 @@ def test_ece_lower_end_is_zero_unless_calibration_is_rejected():
         zero += quiet("ece", c, (rng.random(200) < c).astype(int)).low == 0.0
     assert zero >= 35  # 5% of a level test: 2 of 40
 
-
-def test_ece_calibration_test_holds_its_level_and_has_power():
-    from uqeval.inference.count import calibration_cells, count_ece
-    from uqeval.inference.intervals import miscalibrated
-    from uqeval.inference.sample import Confidences, Rows
-
-    rejected = {"calibrated": 0, "overconfident": 0}
-    for seed in range(150):
-        rng = np.random.default_rng(seed)
-        c = rng.uniform(0.5, 1.0, 150)
-        for name, p in (("calibrated", c), ("overconfident", c**2)):
-            a = (rng.random(150) < p).astype(float)
-            given = Confidences(c, a, Rows(150))
-            rejected[name] += miscalibrated(count_ece(given), calibration_cells(given), 0.1, rng)
-    assert rejected["calibrated"] / 150 < 0.1 + 3 * math.sqrt(0.09 / 150)
-    assert rejected["calibrated"] > 2
-    assert rejected["overconfident"] > 120
-
-
-def test_pooled_and_row_wise_calibration_tests_agree():
-    """Above 4096 rows the labels are drawn cell by cell; the law of the statistic must stay the same."""
+    # Pooled and row wise calibration tests agree.
+    # Above 4096 rows the labels are drawn cell by cell; the law of the statistic must stay the same.
     from uqeval.inference import intervals
     from uqeval.inference.count import calibration_cells
     from uqeval.inference.sample import Confidences, Rows
@@ -556,6 +537,24 @@ def test_pooled_and_row_wise_calibration_tests_agree():
     assert stats.ks_2samp(values["cells"], values["rows"]).pvalue > 1e-3
 
 
+def test_ece_calibration_test_holds_its_level_and_has_power():
+    from uqeval.inference.count import calibration_cells, count_ece
+    from uqeval.inference.intervals import miscalibrated
+    from uqeval.inference.sample import Confidences, Rows
+
+    rejected = {"calibrated": 0, "overconfident": 0}
+    for seed in range(150):
+        rng = np.random.default_rng(seed)
+        c = rng.uniform(0.5, 1.0, 150)
+        for name, p in (("calibrated", c), ("overconfident", c**2)):
+            a = (rng.random(150) < p).astype(float)
+            given = Confidences(c, a, Rows(150))
+            rejected[name] += miscalibrated(count_ece(given), calibration_cells(given), 0.1, rng)
+    assert rejected["calibrated"] / 150 < 0.1 + 3 * math.sqrt(0.09 / 150)
+    assert rejected["calibrated"] > 2
+    assert rejected["overconfident"] > 120
+
+
 # ---- invariances ------------------------------------------------------------------------------------------------
 
 
@@ -566,177 +565,179 @@ def few_errors_case(seed=0, n=200):
     return rng.normal(size=n) + v, v
 
 
-@pytest.mark.parametrize("name", [*RANKING, "accuracy", "ece_debiased", "brier", "log_loss"])
-@pytest.mark.parametrize("ties", [False, True])
-def test_row_order_changes_nothing_at_all_for_plain_rows(name, ties):
-    """Rows come shuffled from a data loader: the same test set must print the same digits."""
-    for seed in range(5):
-        data, _, _ = arguments(name, seed, n=300, ties=ties)
-        before = quiet(name, *data)
-        order = np.random.default_rng(99 + seed).permutation(300)
-        after = quiet(name, *(np.asarray(x)[order] for x in data))
-        assert ends(after)[:2] == ends(before)[:2]
-        assert after.high == before.high
-        if name != "ece_debiased":  # its lower end hangs on a test that draws labels row by row
-            assert after.low == before.low
+def test_row_order_changes_nothing_at_all_for_plain_rows():
+    # Rows come shuffled from a data loader: the same test set must print the same digits.
+    for name, ties in product([*RANKING, "accuracy", "ece_debiased", "brier", "log_loss"], [False, True]):
+        with noted(name=name, ties=ties):
+            for seed in range(5):
+                data, _, _ = arguments(name, seed, n=300, ties=ties)
+                before = quiet(name, *data)
+                order = np.random.default_rng(99 + seed).permutation(300)
+                after = quiet(name, *(np.asarray(x)[order] for x in data))
+                assert ends(after)[:2] == ends(before)[:2]
+                assert after.high == before.high
+                if name != "ece_debiased":  # its lower end hangs on a test that draws labels row by row
+                    assert after.low == before.low
+
+    # Row order changes nothing at all with few errors.
+    for name in AREAS:
+        with noted(name=name):
+            s, v = few_errors_case()
+            before = quiet(name, s, v)
+            for seed in range(20):
+                order = np.random.default_rng(seed).permutation(len(s))
+                assert ends(quiet(name, s[order], v[order])) == ends(before)
+
+    # Row order changes nothing at all for a loss.
+    for name in ["aurc", "augrc", "auarc", "naurc", "prr"]:
+        with noted(name=name):
+            rng = np.random.default_rng(1)
+            s, loss = rng.random(300), rng.random(300)
+            before = quiet(name, s, loss)
+            for seed in range(20):
+                order = np.random.default_rng(seed).permutation(len(s))
+                assert ends(quiet(name, s[order], loss[order])) == ends(before)
+
+    # Row order changes nothing for OOD metrics.
+    for name in OOD:
+        with noted(name=name):
+            (inside, outside), _, _ = arguments(name)
+            rng = np.random.default_rng(0)
+            before, after = quiet(name, inside, outside), quiet(name, rng.permutation(inside), rng.permutation(outside))
+            assert ends(after) == ends(before)
+
+    # Row order changes at most the last digits with weights or clusters.
+    for name, options in product([*RANKING, *MODEL], ["weights", "clusters", "both"]):
+        with noted(name=name, options=options):
+            data, w, g = arguments(name, 2, n=150)
+            order = np.random.default_rng(5).permutation(150)
+            a, b = (
+                quiet(
+                    name,
+                    *(np.asarray(x)[rows] for x in data),
+                    weights=None if options == "clusters" else w[rows],
+                    clusters=None if options == "weights" else g[rows],
+                )
+                for rows in (np.arange(150), order)
+            )
+            if name.startswith("ece"):
+                assert (a.value, a.se, a.high) == pytest.approx((b.value, b.se, b.high), rel=1e-12)
+            else:
+                assert ends(a) == pytest.approx(ends(b), rel=1e-12)
 
 
-@pytest.mark.parametrize("name", AREAS)
-def test_row_order_changes_nothing_at_all_with_few_errors(name):
-    s, v = few_errors_case()
-    before = quiet(name, s, v)
-    for seed in range(20):
-        order = np.random.default_rng(seed).permutation(len(s))
-        assert ends(quiet(name, s[order], v[order])) == ends(before)
+def test_only_ratios_of_weights_matter_and_rows_of_weight_zero_do_not_exist():
+    # Equal weights are exactly no weights.
+    for name, size in product([*RANKING, *MODEL], [1.0, 0.1, 37]):
+        with noted(name=name, size=size):
+            data, w, _ = arguments(name)
+            assert quiet(name, *data, weights=np.full(len(w), size)) == quiet(name, *data)
+
+    # Scale of the weights does not matter.
+    for name, clustered in product([*RANKING, *MODEL], [False, True]):
+        with noted(name=name, clustered=clustered):
+            data, w, g = arguments(name)
+            g = g if clustered else None
+            a, b = quiet(name, *data, weights=w, clusters=g), quiet(name, *data, weights=64 * w, clusters=g)
+            assert ends(a) == pytest.approx(ends(b), rel=1e-11)
+            assert a.n_eff == pytest.approx(b.n_eff)
+
+    # Rows of weight zero are as if they were not there.
+    # Also from n, G and the degrees of freedom: a whole cluster may go.
+    for name, clustered in product([*RANKING, *MODEL], [False, True]):
+        with noted(name=name, clustered=clustered):
+            data, w, g = arguments(name)
+            w = np.where(g == 4, 0.0, w)
+            keep = w > 0
+            a = quiet(name, *data, weights=w, clusters=g if clustered else None)
+            b = quiet(
+                name, *(np.asarray(x)[keep] for x in data), weights=w[keep], clusters=g[keep] if clustered else None
+            )
+            assert a.n == b.n == keep.sum()
+            assert a.n_clusters == b.n_clusters
+            assert ends(a) == pytest.approx(ends(b), rel=1e-12)
+
+    # Rows left out for NaN take their cluster with them.
+    for name in RANKING:
+        with noted(name=name):
+            (s, t), _, g = arguments(name)
+            gone = g == 4
+            s = np.where(gone, np.nan, s)
+            a = quiet(name, s, t, clusters=g, nan="omit")
+            b = quiet(name, s[~gone], t[~gone], clusters=g[~gone])
+            assert a.n_clusters == b.n_clusters
+            assert ends(a) == pytest.approx(ends(b), rel=1e-12)
 
 
-@pytest.mark.parametrize("name", ["aurc", "augrc", "auarc", "naurc", "prr"])
-def test_row_order_changes_nothing_at_all_for_a_loss(name):
-    rng = np.random.default_rng(1)
-    s, loss = rng.random(300), rng.random(300)
-    before = quiet(name, s, loss)
-    for seed in range(20):
-        order = np.random.default_rng(seed).permutation(len(s))
-        assert ends(quiet(name, s[order], loss[order])) == ends(before)
+def test_singleton_clusters_are_independent_rows():
+    for name in ["uq_c_index", "kendall_phi", "somers_phi", "brier", "log_loss"]:
+        with noted(name=name):
+            data, _, _ = arguments(name)
+            plain, single = quiet(name, *data), quiet(name, *data, clusters=np.arange(80))
+            assert ends(single) == pytest.approx(ends(plain), rel=1e-11)
+
+    # Singleton clusters keep the standard error.
+    for name in ["accuracy", "ece", "ece_debiased"]:
+        with noted(name=name):
+            data, _, _ = arguments(name)
+            assert quiet(name, *data, clusters=np.arange(80)).se == pytest.approx(quiet(name, *data).se, rel=1e-12)
+
+    # Singleton clusters give the influence SE without the small sample factor.
+    for name in ["aurc", "augrc", "g_auc", "h_auc", "e_aurc", "naurc"]:
+        with noted(name=name):
+            s, v, _, _, _ = make_case(0)
+            values = influence(name, Sample.of(s, v.astype(np.uint8)))
+            n = len(s)
+            expected = math.sqrt((values**2).sum() / (n * (n - 1)))
+            assert quiet(name, s, v, clusters=np.arange(n)).se == pytest.approx(expected, rel=1e-11)
 
 
-@pytest.mark.parametrize("name", OOD)
-def test_row_order_changes_nothing_for_ood_metrics(name):
-    (inside, outside), _, _ = arguments(name)
-    rng = np.random.default_rng(0)
-    before, after = quiet(name, inside, outside), quiet(name, rng.permutation(inside), rng.permutation(outside))
-    assert ends(after) == ends(before)
+def test_copies_in_one_cluster_add_no_information():
+    for name in ["uq_c_index", "kendall_phi", "somers_phi"]:
+        with noted(name=name):
+            (s, d), _, _ = arguments(name)
+            twice = quiet(name, np.repeat(s, 2), np.repeat(d, 2), clusters=np.repeat(np.arange(80), 2))
+            assert ends(twice) == pytest.approx(ends(quiet(name, s, d)), rel=1e-10)
+
+    # Copies in one cluster leave the cluster SE unchanged.
+    for name in ["brier", "log_loss", "augrc", "h_auc"]:
+        with noted(name=name):
+            data, _, _ = arguments(name)
+            once = quiet(name, *data, clusters=np.arange(80))
+            twice = quiet(name, *(np.repeat(x, 2, axis=0) for x in data), clusters=np.repeat(np.arange(80), 2))
+            assert (twice.value, twice.se) == pytest.approx((once.value, once.se), rel=1e-11)
+
+    # Copies taken for independent rows shrink the se.
+    for name in [*RANKING, "ood_auroc", "accuracy", "brier", "log_loss"]:
+        with noted(name=name):
+            data, _, _ = arguments(name)
+            twice = quiet(name, *(np.repeat(x, 2, axis=0) for x in data))
+            assert twice.se == pytest.approx(quiet(name, *data).se / math.sqrt(2), rel=0.1)
 
 
-@pytest.mark.parametrize("name", [*RANKING, *MODEL])
-@pytest.mark.parametrize("options", ["weights", "clusters", "both"])
-def test_row_order_changes_at_most_the_last_digits_with_weights_or_clusters(name, options):
-    data, w, g = arguments(name, 2, n=150)
-    order = np.random.default_rng(5).permutation(150)
+def test_only_the_order_of_scores_and_the_partition_by_clusters_matter():
+    # Increasing transform of the score changes nothing.
+    for name in RANKING:
+        with noted(name=name):
+            (s, t), _, _ = arguments(name)
+            assert ends(quiet(name, np.exp(s) * 3 - 1, t)) == ends(quiet(name, s, t))
 
-    def run(rows):
-        return quiet(
-            name,
-            *(np.asarray(x)[rows] for x in data),
-            weights=None if options == "clusters" else w[rows],
-            clusters=None if options == "weights" else g[rows],
-        )
-
-    a, b = run(np.arange(150)), run(order)
-    if name.startswith("ece"):
-        assert (a.value, a.se, a.high) == pytest.approx((b.value, b.se, b.high), rel=1e-12)
-    else:
-        assert ends(a) == pytest.approx(ends(b), rel=1e-12)
-
-
-@pytest.mark.parametrize("name", [*RANKING, *MODEL])
-@pytest.mark.parametrize("size", [1.0, 0.1, 37])
-def test_equal_weights_are_exactly_no_weights(name, size):
-    data, w, _ = arguments(name)
-    assert quiet(name, *data, weights=np.full(len(w), size)) == quiet(name, *data)
-
-
-@pytest.mark.parametrize("name", [*RANKING, *MODEL])
-@pytest.mark.parametrize("clustered", [False, True])
-def test_scale_of_the_weights_does_not_matter(name, clustered):
-    data, w, g = arguments(name)
-    g = g if clustered else None
-    a, b = quiet(name, *data, weights=w, clusters=g), quiet(name, *data, weights=64 * w, clusters=g)
-    assert ends(a) == pytest.approx(ends(b), rel=1e-11)
-    assert a.n_eff == pytest.approx(b.n_eff)
-
-
-@pytest.mark.parametrize("name", [*RANKING, *MODEL])
-@pytest.mark.parametrize("clustered", [False, True])
-def test_rows_of_weight_zero_are_as_if_they_were_not_there(name, clustered):
-    """Also from n, G and the degrees of freedom (SPEC 0): a whole cluster may go."""
-    data, w, g = arguments(name)
-    w = np.where(g == 4, 0.0, w)
-    keep = w > 0
-    a = quiet(name, *data, weights=w, clusters=g if clustered else None)
-    b = quiet(name, *(np.asarray(x)[keep] for x in data), weights=w[keep], clusters=g[keep] if clustered else None)
-    assert a.n == b.n == keep.sum()
-    assert a.n_clusters == b.n_clusters
-    assert ends(a) == pytest.approx(ends(b), rel=1e-12)
-
-
-@pytest.mark.parametrize("name", RANKING)
-def test_rows_left_out_for_nan_take_their_cluster_with_them(name):
-    (s, t), _, g = arguments(name)
-    gone = g == 4
-    s = np.where(gone, np.nan, s)
-    a = quiet(name, s, t, clusters=g, nan="omit")
-    b = quiet(name, s[~gone], t[~gone], clusters=g[~gone])
-    assert a.n_clusters == b.n_clusters
-    assert ends(a) == pytest.approx(ends(b), rel=1e-12)
-
-
-@pytest.mark.parametrize("name", ["uq_c_index", "kendall_phi", "somers_phi", "brier", "log_loss"])
-def test_singleton_clusters_are_independent_rows(name):
-    data, _, _ = arguments(name)
-    plain, single = quiet(name, *data), quiet(name, *data, clusters=np.arange(80))
-    assert ends(single) == pytest.approx(ends(plain), rel=1e-11)
-
-
-@pytest.mark.parametrize("name", ["accuracy", "ece", "ece_debiased"])
-def test_singleton_clusters_keep_the_standard_error(name):
-    data, _, _ = arguments(name)
-    assert quiet(name, *data, clusters=np.arange(80)).se == pytest.approx(quiet(name, *data).se, rel=1e-12)
-
-
-@pytest.mark.parametrize("name", ["aurc", "augrc", "g_auc", "h_auc", "e_aurc", "naurc"])
-def test_singleton_clusters_give_the_influence_se_without_the_small_sample_factor(name):
-    s, v, _, _, _ = make_case(0)
-    values = influence(name, Sample.of(s, v.astype(np.uint8)))
-    n = len(s)
-    expected = math.sqrt((values**2).sum() / (n * (n - 1)))
-    assert quiet(name, s, v, clusters=np.arange(n)).se == pytest.approx(expected, rel=1e-11)
-
-
-@pytest.mark.parametrize("name", ["uq_c_index", "kendall_phi", "somers_phi"])
-def test_copies_in_one_cluster_add_no_information(name):
-    (s, d), _, _ = arguments(name)
-    twice = quiet(name, np.repeat(s, 2), np.repeat(d, 2), clusters=np.repeat(np.arange(80), 2))
-    assert ends(twice) == pytest.approx(ends(quiet(name, s, d)), rel=1e-10)
-
-
-@pytest.mark.parametrize("name", ["brier", "log_loss", "augrc", "h_auc"])
-def test_copies_in_one_cluster_leave_the_cluster_se_unchanged(name):
-    data, _, _ = arguments(name)
-    once = quiet(name, *data, clusters=np.arange(80))
-    twice = quiet(name, *(np.repeat(x, 2, axis=0) for x in data), clusters=np.repeat(np.arange(80), 2))
-    assert (twice.value, twice.se) == pytest.approx((once.value, once.se), rel=1e-11)
-
-
-@pytest.mark.parametrize("name", [*RANKING, "ood_auroc", "accuracy", "brier", "log_loss"])
-def test_copies_taken_for_independent_rows_shrink_the_se(name):
-    data, _, _ = arguments(name)
-    twice = quiet(name, *(np.repeat(x, 2, axis=0) for x in data))
-    assert twice.se == pytest.approx(quiet(name, *data).se / math.sqrt(2), rel=0.1)
-
-
-@pytest.mark.parametrize("name", RANKING)
-def test_increasing_transform_of_the_score_changes_nothing(name):
-    (s, t), _, _ = arguments(name)
-    assert ends(quiet(name, np.exp(s) * 3 - 1, t)) == ends(quiet(name, s, t))
-
-
-def test_negated_score_mirrors_the_interval_of_uq_auc():
+    # Negated score mirrors the interval of UQ-AUC.
     s, v, _, _, _ = make_case(0)
     a, b = quiet("uq_auc", s, v), quiet("uq_auc", -s, v)
     assert (b.value, b.se, b.low, b.high) == pytest.approx((1 - a.value, a.se, 1 - a.high, 1 - a.low), rel=1e-12)
 
+    # Cluster names do not matter.
+    for labels in ["text", "large", "float"]:
+        with noted(labels=labels):
+            s, v, _, _, g = make_case(0, clusters=12)
+            names = {"text": np.array([f"patient {x}" for x in g]), "large": g * 10**12 - 5, "float": g / 3}[labels]
+            assert quiet("uq_auc", s, v, clusters=names) == quiet("uq_auc", s, v, clusters=g)
+            assert quiet("uq_auc", s, v, clusters=list(names)) == quiet("uq_auc", s, v, clusters=g)
 
-@pytest.mark.parametrize("labels", ["text", "large", "float"])
-def test_cluster_names_do_not_matter(labels):
-    s, v, _, _, g = make_case(0, clusters=12)
-    names = {"text": np.array([f"patient {x}" for x in g]), "large": g * 10**12 - 5, "float": g / 3}[labels]
-    assert quiet("uq_auc", s, v, clusters=names) == quiet("uq_auc", s, v, clusters=g)
-    assert quiet("uq_auc", s, v, clusters=list(names)) == quiet("uq_auc", s, v, clusters=g)
 
-
-@pytest.mark.parametrize("name", [*RANKING, "ood_auroc"])
-@pytest.mark.parametrize("options", ["plain", "weights", "clusters", "both"])
+@each("name", [*RANKING, "ood_auroc"])
+@each("options", ["plain", "weights", "clusters", "both"])
 def test_numpy_and_native_kernels_agree(name, options):
     try:
         former = kernels.use("native")
@@ -763,7 +764,7 @@ def test_numpy_and_native_kernels_agree(name, options):
             assert ends(a) == ends(b)
 
 
-# ---- degenerate inputs (SPEC 7) ---------------------------------------------------------------------------------
+# ---- degenerate inputs ------------------------------------------------------------------------------------------
 
 N = 60
 
@@ -777,7 +778,8 @@ def nan_interval(result):
     return math.isnan(result.low) and math.isnan(result.high)
 
 
-def test_no_errors_leave_uq_auc_undefined_with_a_warning(score):
+def test_no_errors_leave_rankings_undefined_and_areas_bounded(score):
+    # No errors leave UQ-AUC undefined with a warning.
     with pytest.warns(UQWarning, match="undefined"):
         result = estimate("uq_auc", score, np.zeros(N))
     assert math.isnan(result.value)
@@ -785,79 +787,101 @@ def test_no_errors_leave_uq_auc_undefined_with_a_warning(score):
     assert nan_interval(result)
     assert result.degenerate
 
+    # No errors give the gamma upper bounds.
+    for n in [5, 60, 400]:
+        with noted(n=n):
+            s, v = np.arange(n, dtype=float), np.zeros(n)
+            augrc_result, aurc_result, g_auc_result = (quiet(name, s, v) for name in ("augrc", "aurc", "g_auc"))
+            z = -math.log(0.025)  # 3.689
+            assert (augrc_result.value, aurc_result.value, g_auc_result.value) == (0, 0, 0)
+            assert (augrc_result.low, augrc_result.high) == pytest.approx((0, min(0.5, z / n)), rel=1e-12)
+            assert (aurc_result.low, aurc_result.high) == pytest.approx((0, min(1.0, z * harmonic(n) / n)), rel=1e-12)
+            assert (g_auc_result.low, g_auc_result.high) == pytest.approx((0, min(1.0, 2 * z / n)), rel=1e-12)
+            assert not aurc_result.degenerate
 
-@pytest.mark.parametrize("n", [5, 60, 400])
-def test_no_errors_give_the_gamma_upper_bounds(n):
-    s, v = np.arange(n, dtype=float), np.zeros(n)
-    augrc_result, aurc_result, g_auc_result = (quiet(name, s, v) for name in ("augrc", "aurc", "g_auc"))
-    z = -math.log(0.025)  # 3.689
-    assert (augrc_result.value, aurc_result.value, g_auc_result.value) == (0, 0, 0)
-    assert (augrc_result.low, augrc_result.high) == pytest.approx((0, min(0.5, z / n)), rel=1e-12)
-    assert (aurc_result.low, aurc_result.high) == pytest.approx((0, min(1.0, z * harmonic(n) / n)), rel=1e-12)
-    assert (g_auc_result.low, g_auc_result.high) == pytest.approx((0, min(1.0, 2 * z / n)), rel=1e-12)
-    assert not aurc_result.degenerate
+    # No errors bound does not depend on ties in AUGRC.
+    for ties in ["none", "some", "constant"]:
+        with noted(ties=ties):
+            s = {"none": np.arange(40.0), "some": np.arange(40) // 8 * 1.0, "constant": np.zeros(40)}[ties]
+            assert quiet("augrc", s, np.zeros(40)).high == pytest.approx(-math.log(0.025) / 40)
 
+    # No errors leave excess areas at zero without interval.
+    for name in ["e_aurc", "h_auc"]:
+        with noted(name=name):
+            result = quiet(name, score, np.zeros(N))
+            assert result.value == 0
+            assert nan_interval(result)
 
-@pytest.mark.parametrize("ties", ["none", "some", "constant"])
-def test_no_errors_bound_does_not_depend_on_ties_in_augrc(ties):
-    s = {"none": np.arange(40.0), "some": np.arange(40) // 8 * 1.0, "constant": np.zeros(40)}[ties]
-    assert quiet("augrc", s, np.zeros(40)).high == pytest.approx(-math.log(0.025) / 40)
+    # No errors say so.
+    # n1 < 10 carries a warning, and none is the fewest.
+    for name in ["aurc", "augrc", "e_aurc", "h_auc"]:
+        with noted(name=name):
+            with pytest.warns(UQWarning, match="error"):
+                result = estimate(name, score, np.zeros(N))
+            assert result.warnings
 
-
-@pytest.mark.parametrize("name", ["e_aurc", "h_auc"])
-def test_no_errors_leave_excess_areas_at_zero_without_interval(score, name):
-    result = quiet(name, score, np.zeros(N))
-    assert result.value == 0
-    assert nan_interval(result)
-
-
-@pytest.mark.parametrize("error", [0, 1])
-@pytest.mark.parametrize("name", ["naurc", "prr"])
-def test_normalised_areas_are_undefined_with_a_warning_when_all_rows_are_alike(score, name, error):
-    with pytest.warns(UQWarning, match="undefined"):
-        result = estimate(name, score, np.full(N, error))
-    assert math.isnan(result.value)
-    assert nan_interval(result)
-    assert result.degenerate
-
-
-@pytest.mark.parametrize("name", ["aurc", "augrc", "e_aurc", "h_auc"])
-def test_no_errors_say_so(score, name):
-    """n1 < 10 carries a warning (SPEC 0), and none is the fewest."""
-    with pytest.warns(UQWarning, match="error"):
-        result = estimate(name, score, np.zeros(N))
-    assert result.warnings
-
-
-def test_no_errors_leave_the_c_index_defined(score):
+    # No errors leave the c index defined.
     result = quiet("uq_c_index", score, score + np.random.default_rng(1).normal(0, 20, N))
     assert 0.5 < result.low < result.value < result.high
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-def test_all_errors(score, weighted):
-    w = np.random.default_rng(3).uniform(0.2, 4, N) if weighted else None
-    v = np.ones(N)
-    with pytest.warns(UQWarning, match="undefined"):
-        assert math.isnan(estimate("uq_auc", score, v, weights=w).value)
-    for name, value in (("aurc", 1.0), ("augrc", 0.5), ("g_auc", 1.0), ("e_aurc", 0.0), ("h_auc", 0.0), ("auarc", 0.0)):
-        result = quiet(name, score, v, weights=w)
-        assert result.value == pytest.approx(value, abs=1e-12), name
-        assert nan_interval(result), name
+def test_rows_that_are_all_alike_leave_normalised_areas_and_the_c_index_undefined(score):
+    # Normalised areas are undefined with a warning when all rows are alike.
+    for error, name in product([0, 1], ["naurc", "prr"]):
+        with noted(error=error, name=name):
+            with pytest.warns(UQWarning, match="undefined"):
+                result = estimate(name, score, np.full(N, error))
+            assert math.isnan(result.value)
+            assert nan_interval(result)
+            assert result.degenerate
+
+    # All losses equal leave the c index undefined with a warning.
+    for options in ["plain", "weights", "clusters"]:
+        with noted(options=options):
+            w, g = np.random.default_rng(0).uniform(0.1, 9, N), np.arange(N) // 3
+            extra = {"weights": w} if options == "weights" else {"clusters": g} if options == "clusters" else {}
+            for name in ("uq_c_index", "somers_phi", "kendall_phi"):
+                with pytest.warns(UQWarning, match="undefined"):
+                    result = estimate(name, score, np.full(N, 0.3), **extra)
+                assert math.isnan(result.value)
+                assert math.isnan(result.se)
+                assert nan_interval(result)
+                assert result.degenerate
 
 
-@pytest.mark.parametrize("n", [2, 5, 9])
-def test_all_errors_but_few_give_the_gamma_interval_up_to_the_cap(n):
-    for name, cap, k in (("aurc", 1.0, harmonic(n) / n), ("augrc", 0.5, 1 / n)):
-        result = quiet(name, np.arange(n), np.ones(n))
-        assert result.value == pytest.approx(cap)
-        assert result.high == cap
-        assert 0 < result.low < cap
-        parts = [SQUARED[name](np.arange(n), np.eye(n)[i]) for i in range(n)]
-        assert result.low == pytest.approx(gamma_interval(cap, sum(p * p for p in parts), k, cap)[0], rel=1e-9)
+def test_all_errors_leave_rankings_undefined_and_areas_known(score):
+    # All errors.
+    for weighted in [False, True]:
+        with noted(weighted=weighted):
+            w = np.random.default_rng(3).uniform(0.2, 4, N) if weighted else None
+            v = np.ones(N)
+            with pytest.warns(UQWarning, match="undefined"):
+                assert math.isnan(estimate("uq_auc", score, v, weights=w).value)
+            for name, value in (
+                ("aurc", 1.0),
+                ("augrc", 0.5),
+                ("g_auc", 1.0),
+                ("e_aurc", 0.0),
+                ("h_auc", 0.0),
+                ("auarc", 0.0),
+            ):
+                result = quiet(name, score, v, weights=w)
+                assert result.value == pytest.approx(value, abs=1e-12), name
+                assert nan_interval(result), name
+
+    # All errors but few give the gamma interval up to the cap.
+    for n in [2, 5, 9]:
+        with noted(n=n):
+            for name, cap, k in (("aurc", 1.0, harmonic(n) / n), ("augrc", 0.5, 1 / n)):
+                result = quiet(name, np.arange(n), np.ones(n))
+                assert result.value == pytest.approx(cap)
+                assert result.high == cap
+                assert 0 < result.low < cap
+                parts = [SQUARED[name](np.arange(n), np.eye(n)[i]) for i in range(n)]
+                assert result.low == pytest.approx(gamma_interval(cap, sum(p * p for p in parts), k, cap)[0], rel=1e-9)
 
 
-@pytest.mark.parametrize("options", ["plain", "weights", "clusters"])
+@each("options", ["plain", "weights", "clusters"])
 def test_constant_score(options):
     _, v, d, w, g = make_case(0, n=N, clusters=12)
     extra = {"weights": w} if options == "weights" else {"clusters": g} if options == "clusters" else {}
@@ -886,63 +910,65 @@ def test_constant_score(options):
     assert math.isnan(quiet("kendall_phi", np.full(N, 3.0), d, **extra).value)
 
 
-@pytest.mark.parametrize("sign", [1, -1])
-@pytest.mark.parametrize("options", ["plain", "weights", "clusters", "both"])
-def test_perfect_and_reversed_score_give_wilson_and_not_a_point(sign, options):
-    for seed in range(30):
-        rng = np.random.default_rng(seed)
-        v = (rng.random(N) < 0.3).astype(int)
-        v[:24] = np.arange(24) % 2  # every cluster holds both kinds
-        g = np.arange(N) // 2 % 12
-        s = sign * (v + 0.5 * rng.random(N))
-        w = rng.uniform(0.3, 3.0, N)
-        result = quiet(
-            "uq_auc",
-            s,
-            v,
-            weights=w if options in ("weights", "both") else None,
-            clusters=g if options in ("clusters", "both") else None,
-        )
-        value = 1.0 if sign == 1 else 0.0
-        assert result.value == value
-        assert result.method == "Wilson"
-        expected = wilson_interval(value, result.n_eff)
-        assert (result.low, result.high) == pytest.approx(expected, abs=1e-12)
-        if options == "plain":
-            assert result.n_eff == pytest.approx(v.sum() * (N - v.sum()) / N)
-            assert result.se == 0
-        elif options == "weights":
-            a, b = kish(w[v == 0]), kish(w[v == 1])
-            assert result.n_eff == pytest.approx(a * b / (a + b))
-        assert result.high - result.low > 0.05
+def test_perfect_and_reversed_scores_give_wilson_and_not_a_point():
+    # Perfect and reversed score give Wilson and not a point.
+    for sign, options in product([1, -1], ["plain", "weights", "clusters", "both"]):
+        with noted(sign=sign, options=options):
+            for seed in range(30):
+                rng = np.random.default_rng(seed)
+                v = (rng.random(N) < 0.3).astype(int)
+                v[:24] = np.arange(24) % 2  # every cluster holds both kinds
+                g = np.arange(N) // 2 % 12
+                s = sign * (v + 0.5 * rng.random(N))
+                w = rng.uniform(0.3, 3.0, N)
+                result = quiet(
+                    "uq_auc",
+                    s,
+                    v,
+                    weights=w if options in ("weights", "both") else None,
+                    clusters=g if options in ("clusters", "both") else None,
+                )
+                value = 1.0 if sign == 1 else 0.0
+                assert result.value == value
+                assert result.method == "Wilson"
+                expected = wilson_interval(value, result.n_eff)
+                assert (result.low, result.high) == pytest.approx(expected, abs=1e-12)
+                if options == "plain":
+                    assert result.n_eff == pytest.approx(v.sum() * (N - v.sum()) / N)
+                    assert result.se == 0
+                elif options == "weights":
+                    a, b = kish(w[v == 0]), kish(w[v == 1])
+                    assert result.n_eff == pytest.approx(a * b / (a + b))
+                assert result.high - result.low > 0.05
 
+    # Perfect concordance gives Wilson and not a point.
+    for name, sign, options in product(
+        ["uq_c_index", "somers_phi", "kendall_phi"], [1, -1], ["plain", "weights", "clusters", "both"]
+    ):
+        with noted(name=name, sign=sign, options=options):
+            for seed in range(30):
+                rng = np.random.default_rng(seed)
+                d = rng.random(N)
+                w = rng.uniform(0.3, 3.0, N)
+                result = quiet(
+                    name,
+                    sign * d**3,
+                    d,
+                    weights=w if options in ("weights", "both") else None,
+                    clusters=np.arange(N) // 4 if options in ("clusters", "both") else None,
+                )
+                worst = 0.0 if name == "uq_c_index" else -1.0
+                assert result.value == (1.0 if sign == 1 else worst)
+                assert result.method == "Wilson"
+                assert result.low <= result.value <= result.high
+                assert result.high - result.low > 0.02
+                if options == "plain" and name == "uq_c_index":
+                    assert result.n_eff == pytest.approx((N - 1) / 2)
+                    assert (result.low, result.high) == pytest.approx(
+                        wilson_interval(result.value, (N - 1) / 2), abs=1e-12
+                    )
 
-@pytest.mark.parametrize("name", ["uq_c_index", "somers_phi", "kendall_phi"])
-@pytest.mark.parametrize("sign", [1, -1])
-@pytest.mark.parametrize("options", ["plain", "weights", "clusters", "both"])
-def test_perfect_concordance_gives_wilson_and_not_a_point(name, sign, options):
-    for seed in range(30):
-        rng = np.random.default_rng(seed)
-        d = rng.random(N)
-        w = rng.uniform(0.3, 3.0, N)
-        result = quiet(
-            name,
-            sign * d**3,
-            d,
-            weights=w if options in ("weights", "both") else None,
-            clusters=np.arange(N) // 4 if options in ("clusters", "both") else None,
-        )
-        worst = 0.0 if name == "uq_c_index" else -1.0
-        assert result.value == (1.0 if sign == 1 else worst)
-        assert result.method == "Wilson"
-        assert result.low <= result.value <= result.high
-        assert result.high - result.low > 0.02
-        if options == "plain" and name == "uq_c_index":
-            assert result.n_eff == pytest.approx((N - 1) / 2)
-            assert (result.low, result.high) == pytest.approx(wilson_interval(result.value, (N - 1) / 2), abs=1e-12)
-
-
-def test_perfect_score_leaves_no_excess():
+    # Perfect score leaves no excess.
     v = (np.arange(N) >= 45).astype(int)
     for name in ("e_aurc", "naurc"):
         result = quiet(name, np.arange(N), v)
@@ -955,24 +981,27 @@ def test_perfect_score_leaves_no_excess():
     assert quiet("h_auc", np.arange(N), v).value == pytest.approx(err * (1 - err))
 
 
-@pytest.mark.parametrize("place", [0, 17, N - 1])
-@pytest.mark.parametrize("flip", [False, True])
-@pytest.mark.parametrize("weighted", [False, True])
-def test_exactly_one_error_or_one_right_row_gives_wilson_without_se(place, flip, weighted):
-    v = np.zeros(N, dtype=int)
-    v[place] = 1
-    v = 1 - v if flip else v
-    w = np.random.default_rng(0).uniform(0.5, 2, N) if weighted else None
-    result = quiet("uq_auc", np.arange(N), v, weights=w)
-    assert math.isnan(result.se)
-    assert result.method == "Wilson"
-    sizes = (kish(ones[v == 0]), kish(ones[v == 1])) if (ones := w if weighted else np.ones(N)) is not None else None
-    n_eff = sizes[0] * sizes[1] / sum(sizes)
-    assert (result.low, result.high) == pytest.approx(wilson_interval(result.value, n_eff), abs=1e-12)
-    assert result.low <= result.value <= result.high
+def test_exactly_one_error_gives_wilson_for_uq_auc_and_no_interval_for_excess_areas(score):
+    # Exactly one error or one right row gives Wilson without se.
+    for place, flip, weighted in product([0, 17, N - 1], [False, True], [False, True]):
+        with noted(place=place, flip=flip, weighted=weighted):
+            v = np.zeros(N, dtype=int)
+            v[place] = 1
+            v = 1 - v if flip else v
+            w = np.random.default_rng(0).uniform(0.5, 2, N) if weighted else None
+            result = quiet("uq_auc", np.arange(N), v, weights=w)
+            assert math.isnan(result.se)
+            assert result.method == "Wilson"
+            sizes = (
+                (kish(ones[v == 0]), kish(ones[v == 1]))
+                if (ones := w if weighted else np.ones(N)) is not None
+                else None
+            )
+            n_eff = sizes[0] * sizes[1] / sum(sizes)
+            assert (result.low, result.high) == pytest.approx(wilson_interval(result.value, n_eff), abs=1e-12)
+            assert result.low <= result.value <= result.high
 
-
-def test_exactly_one_error_leaves_excess_areas_without_interval(score):
+    # Exactly one error leaves excess areas without interval.
     v = (np.arange(N) == 20).astype(int)
     for name in EXCESS:
         result = quiet(name, score, v)
@@ -984,67 +1013,18 @@ def test_exactly_one_error_leaves_excess_areas_without_interval(score):
         assert "gamma" in result.method
 
 
-@pytest.mark.parametrize("options", ["plain", "weights", "clusters"])
-def test_all_losses_equal_leave_the_c_index_undefined_with_a_warning(score, options):
-    w, g = np.random.default_rng(0).uniform(0.1, 9, N), np.arange(N) // 3
-    extra = {"weights": w} if options == "weights" else {"clusters": g} if options == "clusters" else {}
-    for name in ("uq_c_index", "somers_phi", "kendall_phi"):
-        with pytest.warns(UQWarning, match="undefined"):
-            result = estimate(name, score, np.full(N, 0.3), **extra)
-        assert math.isnan(result.value)
-        assert math.isnan(result.se)
-        assert nan_interval(result)
-        assert result.degenerate
+def test_a_single_cluster_gives_the_value_and_nothing_else():
+    for name, weighted in product([*RANKING, "accuracy", "ece", "ece_debiased", "brier", "log_loss"], [False, True]):
+        with noted(name=name, weighted=weighted):
+            data, w, _ = arguments(name)
+            with pytest.warns(UQWarning, match="single cluster"):
+                result = estimate(name, *data, weights=w if weighted else None, clusters=np.zeros(80))
+            assert math.isfinite(result.value)
+            assert math.isnan(result.se)
+            assert nan_interval(result)
+            assert result.n_clusters == 1
 
-
-@pytest.mark.parametrize("name", [*RANKING, "accuracy", "ece", "ece_debiased", "brier", "log_loss"])
-@pytest.mark.parametrize("weighted", [False, True])
-def test_a_single_cluster_gives_the_value_and_nothing_else(name, weighted):
-    data, w, _ = arguments(name)
-    with pytest.warns(UQWarning, match="single cluster"):
-        result = estimate(name, *data, weights=w if weighted else None, clusters=np.zeros(80))
-    assert math.isfinite(result.value)
-    assert math.isnan(result.se)
-    assert nan_interval(result)
-    assert result.n_clusters == 1
-
-
-@pytest.mark.parametrize("name", [*RANKING, "accuracy", "ece", "ece_debiased", "brier", "log_loss"])
-def test_fewer_than_ten_clusters_are_computed_with_a_warning(name):
-    data, _, _ = arguments(name)
-    with pytest.warns(UQWarning, match=r"few clusters \(9\)"):
-        result = estimate(name, *data, clusters=np.arange(80) % 9)
-    assert math.isfinite(result.se)
-    assert not any("few clusters" in note for note in quiet(name, *data, clusters=np.arange(80) % 10).warnings)
-
-
-@pytest.mark.parametrize("name", ["uq_auc", *AREAS, *EXCESS])
-@pytest.mark.parametrize("flip", [False, True])
-def test_fewer_than_ten_errors_or_right_rows_are_computed_with_a_warning(score, name, flip):
-    for count in (9, 10):
-        v = (np.arange(N) < count).astype(int)
-        v = 1 - v if flip else v
-        notes = quiet(name, score, v).warnings
-        assert bool(notes) == (count == 9)
-        if count == 9:
-            with pytest.warns(UQWarning, match=r"few (errors|right rows) \(9\)"):
-                estimate(name, score, v)
-
-
-@pytest.mark.parametrize("name", ["uq_auc", *AREAS, *EXCESS])
-def test_heavy_weights_on_few_errors_carry_a_warning(name):
-    rng = np.random.default_rng(0)
-    s, v = rng.random(300), (np.arange(300) < 60).astype(int)
-    w = np.ones(300)
-    w[:5] = 40.0  # Kish size of the errors 6.4
-    assert kish(w[v == 1]) < 20
-    with pytest.warns(UQWarning, match="errors weigh as few as"):
-        estimate(name, s, v, weights=w)
-    mild = rng.uniform(0.8, 1.2, 300)
-    assert quiet(name, s, v, weights=mild).warnings == ()
-
-
-def test_all_errors_in_one_cluster_leave_uq_auc_without_interval():
+    # All errors in one cluster leave UQ-AUC without interval.
     g = np.arange(40) // 4
     v = (g == 3).astype(int) * (np.arange(40) % 2)
     s = np.random.default_rng(0).random(40)
@@ -1056,7 +1036,50 @@ def test_all_errors_in_one_cluster_leave_uq_auc_without_interval():
     assert nan_interval(result)
 
 
-@pytest.mark.parametrize("name", RANKING)
+def test_few_clusters_and_few_errors_are_computed_with_a_warning(score):
+    # Fewer than ten clusters are computed with a warning.
+    for name in [*RANKING, "accuracy", "ece", "ece_debiased", "brier", "log_loss"]:
+        with noted(name=name):
+            data, _, _ = arguments(name)
+            with pytest.warns(UQWarning, match=r"few clusters \(9\)"):
+                result = estimate(name, *data, clusters=np.arange(80) % 9)
+            assert math.isfinite(result.se)
+            assert not any("few clusters" in note for note in quiet(name, *data, clusters=np.arange(80) % 10).warnings)
+
+    # Fewer than ten errors or right rows are computed with a warning.
+    for name, flip in product(["uq_auc", *AREAS, *EXCESS], [False, True]):
+        with noted(name=name, flip=flip):
+            for count in (9, 10):
+                v = (np.arange(N) < count).astype(int)
+                v = 1 - v if flip else v
+                notes = quiet(name, score, v).warnings
+                assert bool(notes) == (count == 9)
+                if count == 9:
+                    with pytest.warns(UQWarning, match=r"few (errors|right rows) \(9\)"):
+                        estimate(name, score, v)
+
+    # Heavy weights on few errors carry a warning.
+    for name in ["uq_auc", *AREAS, *EXCESS]:
+        with noted(name=name):
+            rng = np.random.default_rng(0)
+            s, v = rng.random(300), (np.arange(300) < 60).astype(int)
+            w = np.ones(300)
+            w[:5] = 40.0  # Kish size of the errors 6.4
+            assert kish(w[v == 1]) < 20
+            with pytest.warns(UQWarning, match="errors weigh as few as"):
+                estimate(name, s, v, weights=w)
+            mild = rng.uniform(0.8, 1.2, 300)
+            assert quiet(name, s, v, weights=mild).warnings == ()
+
+    # Errors in few clusters are warned about.
+    rng = np.random.default_rng(0)
+    g = np.arange(300) // 5
+    v = (g < 12) & (np.arange(300) % 5 < 2)
+    with pytest.warns(UQWarning, match="the errors sit in 12 clusters"):
+        estimate("aurc", rng.random(300), v, clusters=g)
+
+
+@each("name", RANKING)
 def test_two_rows_never_raise(name):
     for s in ([0, 1], [1, 0], [1, 1]):
         for t in ([0, 1], [0, 0], [1, 1]):
@@ -1069,9 +1092,9 @@ def test_two_rows_never_raise(name):
             quiet(name, s, t, clusters=[0, 0])
 
 
-@settings(max_examples=300, deadline=None)
+@each("name", RANKING)
+@settings(max_examples=25)
 @given(st.data())
-@pytest.mark.parametrize("name", RANKING)
 def test_small_random_inputs_give_an_ordered_interval_or_none(name, data):
     n = data.draw(st.integers(2, 14))
     s = data.draw(st.lists(st.integers(0, 5), min_size=n, max_size=n))
@@ -1092,52 +1115,26 @@ def test_small_random_inputs_give_an_ordered_interval_or_none(name, data):
     assert not result.se < 0
 
 
-def test_infinite_scores_are_ranked_with_a_warning():
-    s, v, _, _, _ = make_case(0)
-    s = s.copy()
-    top = s.argmax()
-    s[top] = s.max() + 1
-    expected = quiet("uq_auc", s, v)
-    s[top] = np.inf
-    with pytest.warns(UQWarning, match="infinite"):
-        result = estimate("uq_auc", s, v)
-    assert ends(result) == ends(expected)
-
-
-def test_clean_rows_raise_no_warning():
-    for name in REGISTRY:
-        data, _, _ = arguments(name, n=200)
-        assert estimate(name, *data).warnings == ()
-        if name not in OOD:
-            estimate(name, *data, clusters=np.arange(200) // 2)
-
-
-def test_errors_in_few_clusters_are_warned_about():
-    rng = np.random.default_rng(0)
-    g = np.arange(300) // 5
-    v = (g < 12) & (np.arange(300) % 5 < 2)
-    with pytest.warns(UQWarning, match="the errors sit in 12 clusters"):
-        estimate("aurc", rng.random(300), v, clusters=g)
-
-
 # ---- random intervals -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["ece", "ece_debiased", "fpr_at_tpr", "ood_aupr"])
-def test_random_intervals_are_deterministic_given_the_seed(name):
-    data, _, _ = arguments(name)
-    assert estimate(name, *data) == estimate(name, *data)
-    assert estimate(name, *data, seed=5) == estimate(name, *data, seed=5)
-    a, b = (estimate(name, *data, seed=np.random.default_rng(9)) for _ in range(2))
-    assert a == b
-    if name in OOD:
-        assert ends(estimate(name, *data, seed=1)) != ends(estimate(name, *data, seed=2))
+def test_a_seed_fixes_what_is_drawn_and_matters_nowhere_else():
+    # Random intervals are deterministic given the seed.
+    for name in ["ece", "ece_debiased", "fpr_at_tpr", "ood_aupr"]:
+        with noted(name=name):
+            data, _, _ = arguments(name)
+            assert estimate(name, *data) == estimate(name, *data)
+            assert estimate(name, *data, seed=5) == estimate(name, *data, seed=5)
+            a, b = (estimate(name, *data, seed=np.random.default_rng(9)) for _ in range(2))
+            assert a == b
+            if name in OOD:
+                assert ends(estimate(name, *data, seed=1)) != ends(estimate(name, *data, seed=2))
 
-
-@pytest.mark.parametrize("name", ["uq_auc", "uq_c_index", "aurc"])
-def test_seed_is_irrelevant_where_nothing_is_drawn(name):
-    data, _, _ = arguments(name)
-    assert estimate(name, *data, seed=1) == estimate(name, *data, seed=2)
+    # Seed is irrelevant where nothing is drawn.
+    for name in ["uq_auc", "uq_c_index", "aurc"]:
+        with noted(name=name):
+            data, _, _ = arguments(name)
+            assert estimate(name, *data, seed=1) == estimate(name, *data, seed=2)
 
 
 def plain_bootstrap(function, inside, outside, resamples, rng):
@@ -1146,48 +1143,54 @@ def plain_bootstrap(function, inside, outside, resamples, rng):
     )
 
 
-@pytest.mark.parametrize("name", ["fpr_at_tpr", "ood_aupr"])
-@pytest.mark.parametrize(("n_in", "n_out", "digits"), [(40, 25, 1), (100, 60, 6), (19, 200, 1), (21, 7, 6)])
-def test_ood_bootstrap_has_the_law_of_a_plain_resampling_loop(name, n_in, n_out, digits):
-    rng = np.random.default_rng(n_in)
-    inside, outside = rng.normal(size=n_in).round(digits), (rng.normal(size=n_out) + 1.2).round(digits)
-    loop = plain_bootstrap(REGISTRY[name].function, inside, outside, 2000, rng)
-    seeds = [estimate(name, inside, outside, seed=seed) for seed in range(8 if name == "fpr_at_tpr" else 2)]
-    count = 2000 * len(seeds)
-    # Quantiles: within Monte-Carlo error in probability, as the values are discrete.
-    for level in (0.5, 0.8, 0.95):
-        for seed in range(2):
-            result = estimate(name, inside, outside, seed=seed, level=level)
-            for end, tail in ((result.low, (1 - level) / 2), (result.high, (1 + level) / 2)):
-                slack = 4 * math.sqrt(2 * tail * (1 - tail) / 2000)
-                assert (loop <= end + 1e-9).mean() >= tail - slack
-                assert (loop < end - 1e-9).mean() <= tail + slack
-    se = np.mean([result.se for result in seeds])
-    kurtosis = stats.kurtosis(loop) + 3
-    assert se == pytest.approx(loop.std(ddof=1), rel=4 * math.sqrt((kurtosis - 1) / 4 * (1 / 2000 + 1 / count)))
+def test_bootstraps_have_the_law_of_a_plain_resampling_loop():
+    # OOD bootstrap has the law of a plain resampling loop.
+    for name, n_in, n_out, digits in [
+        ("fpr_at_tpr", 40, 25, 1),
+        ("fpr_at_tpr", 19, 200, 1),
+        ("fpr_at_tpr", 21, 7, 6),
+        ("ood_aupr", 40, 25, 1),
+        ("ood_aupr", 21, 7, 6),
+    ]:
+        with noted(name=name, n_in=n_in, n_out=n_out, digits=digits):
+            rng = np.random.default_rng(n_in)
+            inside, outside = rng.normal(size=n_in).round(digits), (rng.normal(size=n_out) + 1.2).round(digits)
+            loop = plain_bootstrap(REGISTRY[name].function, inside, outside, 2000, rng)
+            seeds = [estimate(name, inside, outside, seed=seed) for seed in range(8 if name == "fpr_at_tpr" else 2)]
+            count = 2000 * len(seeds)
+            # Quantiles: within Monte-Carlo error in probability, as the values are discrete.
+            for level in (0.5, 0.8, 0.95):
+                for seed in range(2):
+                    result = estimate(name, inside, outside, seed=seed, level=level)
+                    for end, tail in ((result.low, (1 - level) / 2), (result.high, (1 + level) / 2)):
+                        slack = 4 * math.sqrt(2 * tail * (1 - tail) / 2000)
+                        assert (loop <= end + 1e-9).mean() >= tail - slack
+                        assert (loop < end - 1e-9).mean() <= tail + slack
+            se = np.mean([result.se for result in seeds])
+            kurtosis = stats.kurtosis(loop) + 3
+            assert se == pytest.approx(loop.std(ddof=1), rel=4 * math.sqrt((kurtosis - 1) / 4 * (1 / 2000 + 1 / count)))
+
+    # Bootstrap values have the law of a plain resampling loop.
+    for metric, clustered in product(["uq_auc", "uq_c_index"], [False, True]):
+        with noted(metric=metric, clustered=clustered):
+            s, v, d, _, g = make_case(1, n=40, clusters=13)
+            t = v if metric == "uq_auc" else d
+            unit = g if clustered else np.arange(40)
+            rows = [np.flatnonzero(unit == u) for u in np.unique(unit)]
+            rng = np.random.default_rng(0)
+            loop = []
+            for _ in range(600):
+                pick = np.concatenate([rows[u] for u in rng.integers(0, len(rows), len(rows))])
+                loop.append(c_index(s[pick], t[pick]))
+            values = bootstrap(metric, s, t, resamples=2000, clusters=g if clustered else None, seed=4)
+            assert stats.ks_2samp(np.array(loop), values[~np.isnan(values)]).pvalue > 1e-3
+            again = bootstrap(metric, s, t, resamples=2000, clusters=g if clustered else None, seed=4)
+            np.testing.assert_array_equal(values, again)
 
 
 def test_fpr_of_the_estimate_uses_whole_tie_blocks():
     inside, outside = [0, 0, 1, 1, 1], [1, 1, 2, 0]
     assert estimate("fpr_at_tpr", inside, outside).value == 0.75
-
-
-@pytest.mark.parametrize("metric", ["uq_auc", "uq_c_index"])
-@pytest.mark.parametrize("clustered", [False, True])
-def test_bootstrap_values_have_the_law_of_a_plain_resampling_loop(metric, clustered):
-    s, v, d, _, g = make_case(1, n=40, clusters=13)
-    t = v if metric == "uq_auc" else d
-    unit = g if clustered else np.arange(40)
-    rows = [np.flatnonzero(unit == u) for u in np.unique(unit)]
-    rng = np.random.default_rng(0)
-    loop = []
-    for _ in range(1500):
-        pick = np.concatenate([rows[u] for u in rng.integers(0, len(rows), len(rows))])
-        loop.append(c_index(s[pick], t[pick]))
-    values = bootstrap(metric, s, t, resamples=3000, clusters=g if clustered else None, seed=4)
-    assert stats.ks_2samp(np.array(loop), values[~np.isnan(values)]).pvalue > 1e-3
-    again = bootstrap(metric, s, t, resamples=3000, clusters=g if clustered else None, seed=4)
-    np.testing.assert_array_equal(values, again)
 
 
 def test_bootstrap_marks_undefined_resamples():
@@ -1198,7 +1201,8 @@ def test_bootstrap_marks_undefined_resamples():
 # ---- the result and the messages --------------------------------------------------------------------------------
 
 
-def test_estimate_is_plain_data():
+def test_estimate_is_plain_data_and_prints_value_and_interval():
+    # Estimate is plain data.
     data, _, g = arguments("uq_auc")
     result = quiet("uq_auc", *data, clusters=g % 5, level=0.9)
     plain = result.to_dict()
@@ -1215,48 +1219,20 @@ def test_estimate_is_plain_data():
     with pytest.raises(AttributeError):
         result.value = 0.0
 
+    # Every result is made of python numbers.
+    for name in REGISTRY:
+        with noted(name=name):
+            data, w, g = arguments(name)
+            options = [{}] if name in OOD else [{}, {"weights": w}, {"clusters": g}]
+            for extra in options:
+                result = quiet(name, *data, **extra)
+                assert all(type(value) is float for value in (*ends(result), result.level))
+                assert type(result.n) is int
+                assert type(result.degenerate) is bool
+                assert result.n_eff is None or type(result.n_eff) in (float, int)
+                json.dumps(result.to_dict(), allow_nan=False)
 
-@pytest.mark.parametrize("name", REGISTRY)
-def test_every_result_is_made_of_python_numbers(name):
-    data, w, g = arguments(name)
-    options = [{}] if name in OOD else [{}, {"weights": w}, {"clusters": g}]
-    for extra in options:
-        result = quiet(name, *data, **extra)
-        assert all(type(value) is float for value in (*ends(result), result.level))
-        assert type(result.n) is int
-        assert type(result.degenerate) is bool
-        assert result.n_eff is None or type(result.n_eff) in (float, int)
-        json.dumps(result.to_dict(), allow_nan=False)
-
-
-@pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow"])
-@pytest.mark.parametrize("name", ["uq_auc", "brier", "fpr_at_tpr"])
-def test_estimate_becomes_a_frame_of_one_row(kind, name):
-    pytest.importorskip(kind)
-    data, _, _ = arguments(name)
-    result = quiet(name, *data)
-    frame = result.to_frame(kind)
-    assert type(frame).__module__.split(".")[0] == kind
-    row = {"pandas": lambda: frame.to_dict("records")[0], "polars": frame.to_dicts if kind == "polars" else None}
-    values = frame.to_pylist()[0] if kind == "pyarrow" else (row[kind]() if kind == "pandas" else row[kind]()[0])
-    assert frame.shape[0] == 1 if kind != "pyarrow" else frame.num_rows == 1
-    for field in ("value", "low", "high", "se", "level", "method", "n"):
-        assert values[field] == getattr(result, field)
-
-
-def test_default_frame_is_the_first_kind_installed():
-    pandas = pytest.importorskip("pandas")
-    data, _, _ = arguments("uq_auc")
-    assert isinstance(quiet("uq_auc", *data).to_frame(), pandas.DataFrame)
-
-
-def test_unknown_frame_kind_lists_the_known_ones():
-    data, _, _ = arguments("uq_auc")
-    with pytest.raises(InputError, match="polars"):
-        quiet("uq_auc", *data).to_frame("excel")
-
-
-def test_text_shows_value_and_interval():
+    # Text shows value and interval.
     result = Estimate(0.81234, 0.7, 0.9, 0.05, 0.95, "method <x> & 'y'", 100)
     assert str(result) == "0.812 (0.700–0.900)"
     assert "0.812" in result._repr_html_()
@@ -1269,24 +1245,47 @@ def test_text_shows_value_and_interval():
     assert "∞" in str(Estimate(math.inf, math.nan, math.nan, math.nan, 0.95, "none", 3))
 
 
-@pytest.mark.parametrize("level", [0, 1, -0.1, 1.5, 95, math.nan, "0.95", None])
-def test_bad_level_names_the_argument(level):
-    with pytest.raises(InputError, match="`level`"):
-        estimate("uq_auc", [1, 2, 3], [0, 1, 0], level=level)
+def test_estimate_becomes_a_frame_of_one_row():
+    for kind, name in product(["pandas", "polars", "pyarrow"], ["uq_auc", "brier", "fpr_at_tpr"]):
+        with noted(kind=kind, name=name):
+            data, _, _ = arguments(name)
+            result = quiet(name, *data)
+            frame = result.to_frame(kind)
+            assert type(frame).__module__.split(".")[0] == kind
+            assert len(frame) == 1
+            values = pl.DataFrame(frame).to_dicts()[0]
+            for field in ("value", "low", "high", "se", "level", "method", "n"):
+                assert values[field] == getattr(result, field)
+
+    # Default frame is the first kind installed.
+    pandas = pytest.importorskip("pandas")
+    data, _, _ = arguments("uq_auc")
+    assert isinstance(quiet("uq_auc", *data).to_frame(), pandas.DataFrame)
+
+    # Unknown frame kind lists the known ones.
+    data, _, _ = arguments("uq_auc")
+    with pytest.raises(InputError, match="polars"):
+        quiet("uq_auc", *data).to_frame("excel")
 
 
-def test_a_level_in_percent_gets_a_hint():
+def test_bad_levels_and_unknown_metrics_say_what_to_write():
+    # Bad level names the argument.
+    for level in [0, 1, -0.1, 1.5, 95, math.nan, "0.95", None]:
+        with noted(level=level), pytest.raises(InputError, match="`level`"):
+            estimate("uq_auc", [1, 2, 3], [0, 1, 0], level=level)
+
+    # A level in percent gets a hint.
     with pytest.raises(InputError, match=r"0\.95"):
         estimate("uq_auc", [1, 2, 3], [0, 1, 0], level=95)
 
+    # Unknown metric suggests the nearest.
+    for wrong, near in [("uq_acu", "uq_auc"), ("cindex", "uq_c_index"), ("oodauroc", "ood_auroc")]:
+        with noted(wrong=wrong, near=near), pytest.raises(InputError, match=f"Did you mean ['\"]{near}['\"]"):
+            estimate(wrong, [1, 2], [0, 1])
 
-@pytest.mark.parametrize(("wrong", "near"), [("uq_acu", "uq_auc"), ("cindex", "uq_c_index"), ("oodauroc", "ood_auroc")])
-def test_unknown_metric_suggests_the_nearest(wrong, near):
-    with pytest.raises(InputError, match=f"Did you mean ['\"]{near}['\"]"):
-        estimate(wrong, [1, 2], [0, 1])
 
-
-def test_missing_and_surplus_arguments_are_named():
+def test_arguments_may_be_named_and_missing_or_surplus_ones_are():
+    # Missing and surplus arguments are named.
     with pytest.raises(InputError, match="uq_auc needs score, error; pass error"):
         estimate("uq_auc", [1, 2, 3])
     with pytest.raises(InputError, match="pass score, error"):
@@ -1298,55 +1297,74 @@ def test_missing_and_surplus_arguments_are_named():
     with pytest.raises(InputError, match="`weight` was given"):
         estimate("uq_auc", [1, 2], [0, 1], weight=[1, 1])
 
-
-def test_arguments_may_be_named():
+    # Arguments may be named.
     s, v, _, _, _ = make_case(0)
     assert quiet("uq_auc", score=s, error=v) == quiet("uq_auc", s, error=v) == quiet("uq_auc", s, v)
 
 
-@pytest.mark.parametrize("name", OOD)
-def test_ood_metrics_refuse_weights_and_clusters(name):
-    for option in ("weights", "clusters"):
-        with pytest.raises(InputError, match=name):
-            estimate(name, [1, 2], [3, 4], **{option: [1, 2]})
+def test_bad_arrays_weights_and_clusters_are_input_errors():
+    # OOD metrics refuse weights and clusters.
+    for name in OOD:
+        with noted(name=name):
+            for option in ("weights", "clusters"):
+                with pytest.raises(InputError, match=name):
+                    estimate(name, [1, 2], [3, 4], **{option: [1, 2]})
+
+    # Wrong lengths and bad weights are input errors.
+    for name in [*RANKING, *MODEL]:
+        with noted(name=name):
+            data, w, g = arguments(name)
+            with pytest.raises(InputError, match="weights"):
+                estimate(name, *data, weights=w[:-1])
+            with pytest.raises(InputError, match="clusters"):
+                estimate(name, *data, clusters=g[:-1])
+            with pytest.raises(InputError, match="weights"):
+                estimate(name, *data, weights=-w)
+            with pytest.raises(InputError, match="weights"):
+                estimate(name, *data, weights=0 * w)
+            with pytest.raises(InputError, match="weights"):
+                estimate(name, *data, weights=np.where(w == w[7], np.nan, w))
+
+    # One row left after zero weights is an input error.
+    for name in [*RANKING, *MODEL]:
+        with noted(name=name):
+            data, _, _ = arguments(name)
+            with pytest.raises(InputError, match="row"):
+                estimate(name, *data, weights=np.where(np.arange(80) == 3, 2.0, 0.0))
+
+    # Anything that is no array is an input error.
+    for name, bad in product(REGISTRY, [None, 3, "abc", [[1, 0], [0, 1, 1]]]):
+        with noted(name=name, bad=bad):
+            data, _, _ = arguments(name)
+            for place in range(len(data)):
+                broken = [bad if k == place else x for k, x in enumerate(data)]
+                with pytest.raises(InputError):
+                    estimate(name, *broken)
 
 
-@pytest.mark.parametrize("name", [*RANKING, *MODEL])
-def test_wrong_lengths_and_bad_weights_are_input_errors(name):
-    data, w, g = arguments(name)
-    with pytest.raises(InputError, match="weights"):
-        estimate(name, *data, weights=w[:-1])
-    with pytest.raises(InputError, match="clusters"):
-        estimate(name, *data, clusters=g[:-1])
-    with pytest.raises(InputError, match="weights"):
-        estimate(name, *data, weights=-w)
-    with pytest.raises(InputError, match="weights"):
-        estimate(name, *data, weights=0 * w)
-    with pytest.raises(InputError, match="weights"):
-        estimate(name, *data, weights=np.where(w == w[7], np.nan, w))
-
-
-@pytest.mark.parametrize("name", [*RANKING, *MODEL])
-def test_one_row_left_after_zero_weights_is_an_input_error(name):
-    data, _, _ = arguments(name)
-    with pytest.raises(InputError, match="row"):
-        estimate(name, *data, weights=np.where(np.arange(80) == 3, 2.0, 0.0))
-
-
-@pytest.mark.parametrize("name", REGISTRY)
-@pytest.mark.parametrize("bad", [None, 3, "abc", [[1, 0], [0, 1, 1]]])
-def test_anything_that_is_no_array_is_an_input_error(name, bad):
-    data, _, _ = arguments(name)
-    for place in range(len(data)):
-        broken = [bad if k == place else x for k, x in enumerate(data)]
-        with pytest.raises(InputError):
-            estimate(name, *broken)
-
-
-def test_warnings_are_raised_once_each_and_point_at_the_caller():
+def test_warnings_are_raised_once_each_at_the_caller_and_only_where_due():
+    # Warnings are raised once each and point at the caller.
     s, v = few_errors_case()
     with warnings.catch_warnings(record=True) as raised:
         warnings.simplefilter("always")
         result = estimate("uq_auc", s, v)
     assert [str(item.message) for item in raised] == list(result.warnings)
     assert all(item.filename == __file__ for item in raised)
+
+    # Clean rows raise no warning.
+    for name in REGISTRY:
+        data, _, _ = arguments(name, n=200)
+        assert estimate(name, *data).warnings == ()
+        if name not in OOD:
+            estimate(name, *data, clusters=np.arange(200) // 2)
+
+    # Infinite scores are ranked with a warning.
+    s, v, _, _, _ = make_case(0)
+    s = s.copy()
+    top = s.argmax()
+    s[top] = s.max() + 1
+    expected = quiet("uq_auc", s, v)
+    s[top] = np.inf
+    with pytest.warns(UQWarning, match="infinite"):
+        result = estimate("uq_auc", s, v)
+    assert ends(result) == ends(expected)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+from itertools import product
 
 import numpy as np
 import pytest
 from inference_reference import aurc, influence, make_case, numeric_influence
 
+from cases import noted
 from uqeval.inference.count import count_mean
 from uqeval.inference.intervals import estimate_mean
 from uqeval.inference.sample import Rows, Sample
 from uqeval.metrics import REGISTRY
-from uqeval.metrics.selective import Accepted
+from uqeval.metrics.areas import Accepted
 
 RANKED = [metric for metric in REGISTRY.values() if metric.uses_score and "phi" not in metric.needs[1]]
 # The risk of a share moves with the cut, whose own risk is taken from its neighbourhood: see the last tests.
@@ -33,76 +35,82 @@ def weighted_metric(name):
     return lambda s, t, w: function(s, t, weights=w)
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("ties", [False, True])
-def test_influence_values_have_weighted_mean_zero(name, weighted, ties):
-    for seed in range(20):
-        s, v, d, w, _ = make_case(seed, ties=ties)
-        values = influence(name, sample_for(name, s, v, d, w if weighted else None))
-        w = w if weighted else np.ones(len(s))
-        assert abs((w * values).sum()) < 1e-10 * np.abs(w * values).sum()
+def test_influence_has_weighted_mean_zero_and_no_scale_of_weights():
+    # Influence values have weighted mean zero.
+    for name, weighted, ties in product(NAMES, [False, True], [False, True]):
+        with noted(name=name, weighted=weighted, ties=ties):
+            for seed in range(20):
+                s, v, d, w, _ = make_case(seed, ties=ties)
+                values = influence(name, sample_for(name, s, v, d, w if weighted else None))
+                w = w if weighted else np.ones(len(s))
+                assert abs((w * values).sum()) < 1e-10 * np.abs(w * values).sum()
+
+    # Influence does not depend on the scale of the weights.
+    for name in NAMES:
+        with noted(name=name):
+            s, v, d, w, _ = make_case(6)
+            one = influence(name, sample_for(name, s, v, d, w))
+            np.testing.assert_allclose(
+                influence(name, sample_for(name, s, v, d, 37.5 * w)), one, rtol=1e-10, atol=1e-12
+            )
 
 
-@pytest.mark.parametrize("name", EXACT)
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("ties", [False, True])
-def test_influence_is_the_derivative_in_the_weight(name, weighted, ties):
-    for seed in range(3):
-        s, v, d, w, _ = make_case(seed, n=40, ties=ties)
-        w = w if weighted else np.ones(len(s))
-        sample = sample_for(name, s, v, d, w if weighted else None)
-        target = d if name == "uq_c_index" else v
-        expected = numeric_influence(weighted_metric(name), s, target, w)
-        np.testing.assert_allclose(influence(name, sample), expected, rtol=1e-7, atol=1e-9)
+def test_influence_is_the_derivative_in_the_weight():
+    for name, weighted, ties in product(EXACT, [False, True], [False, True]):
+        with noted(name=name, weighted=weighted, ties=ties):
+            for seed in range(2):
+                s, v, d, w, _ = make_case(seed, n=30, ties=ties)
+                w = w if weighted else np.ones(len(s))
+                sample = sample_for(name, s, v, d, w if weighted else None)
+                target = d if name == "uq_c_index" else v
+                expected = numeric_influence(weighted_metric(name), s, target, w)
+                np.testing.assert_allclose(influence(name, sample), expected, rtol=1e-7, atol=1e-9)
+
+    # Influence on a loss in [0, 1] is the derivative in the weight.
+    for name, weighted, ties in product(LOSS_TOO, [False, True], [False, True]):
+        with noted(name=name, weighted=weighted, ties=ties):
+            rng = np.random.default_rng(5)
+            s, _, d, w, _ = make_case(8, n=40, ties=ties)
+            loss = np.clip(d, 0, 1) if ties else rng.random(40)
+            w = w if weighted else np.ones(40)
+            expected = numeric_influence(weighted_metric(name), s, loss, w)
+            found = influence(name, Sample.of(s, loss, w if weighted else None))
+            np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-8)
+
+    # Influence of the AURC family is close to the derivative in large samples.
+    for name in ["aurc", "e_aurc", "naurc", "auarc", "prr"]:
+        with noted(name=name):
+            n = 2000
+            s, v, d, w, _ = make_case(3, n=n, ties=False, error=0.2)
+            metric, rows = weighted_metric(name), np.random.default_rng(0).choice(n, 20, replace=False)
+            found = influence(name, sample_for(name, s, v, d, w))
+            for i in rows:
+                up, down = w.copy(), w.copy()
+                up[i] += 0.02
+                down[i] -= 0.02
+                slope = w.sum() * (metric(s, v, up) - metric(s, v, down)) / 0.04
+                assert slope == pytest.approx(found[i], abs=0.02 * found.std())
 
 
-@pytest.mark.parametrize("name", LOSS_TOO)
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("ties", [False, True])
-def test_influence_on_a_loss_in_0_1_is_the_derivative_in_the_weight(name, weighted, ties):
-    rng = np.random.default_rng(5)
-    s, _, d, w, _ = make_case(8, n=40, ties=ties)
-    loss = np.clip(d, 0, 1) if ties else rng.random(40)
-    w = w if weighted else np.ones(40)
-    expected = numeric_influence(weighted_metric(name), s, loss, w)
-    found = influence(name, Sample.of(s, loss, w if weighted else None))
-    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-8)
+def test_influence_matches_the_written_formula():
+    for name in ["uq_auc", "augrc", "h_auc"]:
+        with noted(name=name):
+            s, v, _, w, _ = make_case(1, n=50)
+            W, T = w.sum(), REGISTRY[name].function(s, v, weights=w)
+            above = (s[None, :] > s[:, None]) + 0.5 * (s[None, :] == s[:, None])  # [i, j] = 1{s_j > s_i}
+            below = 1 - above
+            if name == "augrc":
+                expected = v * (above @ w) / W + below @ (w * v) / W - 2 * T
+            elif name == "h_auc":
+                expected = (1 - v) * (above @ (w * v)) / W + v * (below @ (w * (1 - v))) / W - 2 * T
+            else:
+                credit = np.where(v == 1, below @ (w * (1 - v)), above @ (w * v))
+                comparable = np.where(v == 1, (w * (1 - v)).sum(), (w * v).sum())
+                expected = 2 * W * (credit - T * comparable) / (w * comparable).sum()
+            found = influence(name, Sample.of(s, v.astype(np.uint8), w))
+            np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-13)
 
-
-@pytest.mark.parametrize("name", ["aurc", "e_aurc", "naurc", "auarc", "prr"])
-def test_influence_of_the_aurc_family_is_close_to_the_derivative_in_large_samples(name):
-    n = 2000
-    s, v, d, w, _ = make_case(3, n=n, ties=False, error=0.2)
-    metric, rows = weighted_metric(name), np.random.default_rng(0).choice(n, 60, replace=False)
-    found = influence(name, sample_for(name, s, v, d, w))
-    for i in rows:
-        up, down = w.copy(), w.copy()
-        up[i] += 0.02
-        down[i] -= 0.02
-        slope = w.sum() * (metric(s, v, up) - metric(s, v, down)) / 0.04
-        assert slope == pytest.approx(found[i], abs=0.02 * found.std())
-
-
-@pytest.mark.parametrize("name", ["uq_auc", "augrc", "h_auc"])
-def test_influence_matches_the_written_formula(name):
-    s, v, _, w, _ = make_case(1, n=50)
-    W, T = w.sum(), REGISTRY[name].function(s, v, weights=w)
-    above = (s[None, :] > s[:, None]) + 0.5 * (s[None, :] == s[:, None])  # [i, j] = 1{s_j > s_i}
-    below = 1 - above
-    if name == "augrc":
-        expected = v * (above @ w) / W + below @ (w * v) / W - 2 * T
-    elif name == "h_auc":
-        expected = (1 - v) * (above @ (w * v)) / W + v * (below @ (w * (1 - v))) / W - 2 * T
-    else:
-        credit = np.where(v == 1, below @ (w * (1 - v)), above @ (w * v))
-        comparable = np.where(v == 1, (w * (1 - v)).sum(), (w * v).sum())
-        expected = 2 * W * (credit - T * comparable) / (w * comparable).sum()
-    found = influence(name, Sample.of(s, v.astype(np.uint8), w))
-    np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-13)
-
-
-def test_aurc_influence_matches_the_written_formula_without_ties():
+    # AURC influence matches the written formula without ties.
     s, v, _, w, _ = make_case(2, n=50, ties=False)
     order = np.argsort(s)
     so, vo, wo = s[order], v[order], w[order]
@@ -112,28 +120,19 @@ def test_aurc_influence_matches_the_written_formula_without_ties():
     found = influence("aurc", Sample.of(so, vo.astype(np.uint8), wo))
     np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-13)
 
-
-def test_e_aurc_influence_adds_the_oracle_term():
+    # E-AURC influence adds the oracle term.
     s, v, _, w, _ = make_case(2, n=50)
     sample = Sample.of(s, v.astype(np.uint8), w)
     err = (w * v).sum() / w.sum()
     expected = influence("aurc", sample) + math.log(1 - err) * (v - err)
     np.testing.assert_allclose(influence("e_aurc", sample), expected, rtol=1e-11, atol=1e-13)
 
-
-def test_related_metrics_have_related_influence():
+    # Related metrics have related influence.
     s, v, _, w, _ = make_case(4)
     sample = Sample.of(s, v.astype(np.uint8), w)
     np.testing.assert_array_equal(influence("g_auc", sample), 2 * influence("augrc", sample))
     np.testing.assert_array_equal(influence("auarc", sample), -influence("aurc", sample))
     np.testing.assert_array_equal(influence("prr", sample), -influence("naurc", sample))
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_influence_does_not_depend_on_the_scale_of_the_weights(name):
-    s, v, d, w, _ = make_case(6)
-    one = influence(name, sample_for(name, s, v, d, w))
-    np.testing.assert_allclose(influence(name, sample_for(name, s, v, d, 37.5 * w)), one, rtol=1e-10, atol=1e-12)
 
 
 def test_influence_predicts_the_effect_of_leaving_out_one_row():
@@ -167,7 +166,8 @@ def test_variance_is_the_sum_of_squares_over_rows_or_clusters():
     assert math.isnan(variance(w, np.zeros(n, dtype=np.int64)))
 
 
-def test_influence_on_the_risk_of_a_share_is_the_derivative_where_the_cut_lies_inside_a_tied_block():
+def test_influence_on_the_risk_of_a_share_is_the_derivative_and_has_mean_zero():
+    # Influence on the risk of a share is the derivative where the cut lies inside a tied block.
     rng = np.random.default_rng(3)
     for name in SHARES:
         s = np.where(np.arange(60) < 25, rng.random(60), 2.0)  # the neighbourhood of the cut is one block
@@ -175,8 +175,7 @@ def test_influence_on_the_risk_of_a_share_is_the_derivative_where_the_cut_lies_i
         expected = numeric_influence(weighted_metric(name), s, v, w)
         np.testing.assert_allclose(influence(name, Sample.of(s, v)), expected, rtol=1e-6, atol=1e-8)
 
-
-def test_influence_on_the_risk_of_a_share_has_mean_zero_and_takes_weights():
+    # Influence on the risk of a share has mean zero and takes weights.
     for name in SHARES:
         for seed in range(20):
             s, v, _, w, _ = make_case(seed, ties=seed % 2 == 0)

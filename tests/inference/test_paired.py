@@ -1,10 +1,11 @@
-"""Paired differences against SPEC 2.4–2.7: DeLong, jackknife and influence values written out here from definitions."""
+"""Paired differences: DeLong, jackknife and influence values written out here from definitions."""
 
 from __future__ import annotations
 
 import itertools
 import math
 import warnings
+from itertools import product
 
 import numpy as np
 import pytest
@@ -15,6 +16,8 @@ from scipy import stats
 
 import oracle
 import uqeval
+from cases import each, noted, on_both_kernels
+from strategies import each_backend
 from uqeval import InputError, Predictions, UQWarning, kernels
 from uqeval.inference.multiplicity import adjust, cliques, heterogeneity
 from uqeval.inference.paired import contrast
@@ -119,7 +122,7 @@ def jackknife_difference(metric, one_row, other_row, w=None, g=None):
 
 
 def value_and_influence(name, s, v, w=None):
-    """A selective area and its influence values: numeric derivatives; the oracle's part as SPEC 2.1 gives it."""
+    """A selective area and its influence values: numeric derivatives; the oracle's part in closed form."""
     n = len(s)
     w = np.ones(n) if w is None else w
     if name in ("augrc", "g_auc"):
@@ -142,15 +145,15 @@ def value_and_influence(name, s, v, w=None):
 # ---- two scores of one model ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("ties", [True, False])
-@pytest.mark.parametrize("seed", range(4))
-def test_auc_difference_of_two_scores_is_delongs_with_welch_df(backend, seed, ties):
-    s1, s2, v, d, _, _ = case(seed, ties=ties)
-    check(one({"a": s1, "b": s2}, error=v, loss=d), *delong_difference(s1, s2, v))
+@on_both_kernels
+def test_auc_difference_of_two_scores_is_delongs_with_welch_df():
+    for ties, seed in product([True, False], range(4)):
+        with noted(ties=ties, seed=seed):
+            s1, s2, v, d, _, _ = case(seed, ties=ties)
+            check(one({"a": s1, "b": s2}, error=v, loss=d), *delong_difference(s1, s2, v))
 
-
-def test_hanley_mcneil_style_example_by_hand():
-    """n0 = n1 = 2: a ranks perfectly, b has one of four pairs wrong."""
+    # Hanley mcneil style example by hand.
+    # n0 = n1 = 2: a ranks perfectly, b has one of four pairs wrong.
     v = np.array([0, 0, 1, 1])
     row = one({"a": [1, 2, 3, 4], "b": [1, 3, 2, 4]}, error=v)
     # a: all placements 1. b: wrong rows (2 → 1/2, 4 → 1), right rows (1 → 1, 3 → 1/2).
@@ -158,29 +161,53 @@ def test_hanley_mcneil_style_example_by_hand():
     check(row, 0.25, math.sqrt(1 / 8), 2.0)
 
 
-@pytest.mark.parametrize("ties", [True, False])
-@pytest.mark.parametrize("seed", range(3))
-def test_c_index_difference_is_the_exact_delete_one_jackknife(backend, seed, ties):
-    s1, s2, v, d, _, _ = case(seed, ties=ties)
-    expected = jackknife_difference(c_index, (s1, d), (s2, d))
-    check(one({"a": s1, "b": s2}, error=v, loss=d, metric="uq_c_index"), *expected, len(s1) - 1)
+@on_both_kernels
+def test_c_index_difference_is_the_exact_delete_one_jackknife():
+    for ties, seed in product([True, False], range(3)):
+        with noted(ties=ties, seed=seed):
+            s1, s2, v, d, _, _ = case(seed, ties=ties)
+            expected = jackknife_difference(c_index, (s1, d), (s2, d))
+            check(one({"a": s1, "b": s2}, error=v, loss=d, metric="uq_c_index"), *expected, len(s1) - 1)
 
-
-def test_c_index_of_a_zero_one_loss_keeps_its_own_jackknife():
+    # C index of a zero one loss keeps its own jackknife.
     s1, s2, v, _, _, _ = case(7)
     row = one({"a": s1, "b": s2}, loss=v, metric="uq_c_index")
     check(row, *jackknife_difference(c_index, (s1, v), (s2, v)), len(s1) - 1)
 
+    # C index difference of two models is jackknifed.
+    for seed in range(3):
+        with noted(seed=seed):
+            s1, _, v, d, _, _ = case(seed)
+            s2, u, e = second_model(seed, v)
+            row = one(models((s1, v, d), (s2, u, e)), scores="s", metric="uq_c_index")
+            check(row, *jackknife_difference(c_index, (s1, d), (s2, e)), len(v) - 1)
 
-@pytest.mark.parametrize("metric", AREAS)
-@pytest.mark.parametrize("ties", [True, False])
-def test_area_difference_of_two_scores_is_the_influence_difference(backend, metric, ties):
-    s1, s2, v, d, _, _ = case(11, ties=ties)
-    (t1, f1), (t2, f2) = (value_and_influence(metric, s, v) for s in (s1, s2))
-    n, m = len(v), v.sum()
-    inflate = np.where(v == 1, m / (m - 1), n / (n - 1))
-    se = math.sqrt((((f1 - f2) / n) ** 2 * inflate).sum())
-    check(one({"a": s1, "b": s2}, error=v, loss=d, metric=metric), t1 - t2, se, m - 1)
+
+def test_area_differences_come_from_the_difference_of_influences():
+    # Area difference of two scores is the influence difference.
+    for metric, ties in product(AREAS, [True, False]):
+        with noted(metric=metric, ties=ties):
+            s1, s2, v, d, _, _ = case(11, ties=ties)
+            (t1, f1), (t2, f2) = (value_and_influence(metric, s, v) for s in (s1, s2))
+            n, m = len(v), v.sum()
+            inflate = np.where(v == 1, m / (m - 1), n / (n - 1))
+            se = math.sqrt((((f1 - f2) / n) ** 2 * inflate).sum())
+            for _ in each_backend():
+                check(one({"a": s1, "b": s2}, error=v, loss=d, metric=metric), t1 - t2, se, m - 1)
+
+    # Area difference of two models inflates rows where either errs.
+    for metric in AREAS:
+        with noted(metric=metric):
+            s1, _, v, d, _, _ = case(5)
+            s2, u, e = second_model(5, v)
+            (t1, f1), (t2, f2) = value_and_influence(metric, s1, v), value_and_influence(metric, s2, u)
+            n, either = len(v), (v + u) > 0
+            m = either.sum()
+            inflate = np.where(either, m / (m - 1), n / (n - 1))
+            se = math.sqrt((((f1 - f2) / n) ** 2 * inflate).sum())
+            for _ in each_backend():
+                row = one(models((s1, v, d), (s2, u, e)), scores="s", metric=metric)
+                check(row, t1 - t2, se, min(v.sum(), u.sum()) - 1)
 
 
 def soft_case(seed, n=45, classes=3):
@@ -192,9 +219,10 @@ def soft_case(seed, n=45, classes=3):
     return soft, probs, labels, s1, s2, rng.integers(0, 9, n)
 
 
-@pytest.mark.parametrize("metric", ["kendall_phi", "kendall_varphi", "somers_phi", "somers_varphi"])
-@pytest.mark.parametrize("clustered", [False, True])
-def test_kendall_and_somers_differences_are_jackknifed(backend, metric, clustered):
+@on_both_kernels
+@each("metric", ["kendall_phi", "kendall_varphi", "somers_phi", "somers_varphi"])
+@each("clustered", [False, True])
+def test_kendall_and_somers_differences_are_jackknifed(metric, clustered):
     soft, probs, labels, s1, s2, g = soft_case(3)
     n = len(labels)
     rows = np.arange(n)
@@ -213,45 +241,24 @@ def test_kendall_and_somers_differences_are_jackknifed(backend, metric, clustere
 # ---- two models -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("ties", [True, False])
-@pytest.mark.parametrize("seed", range(3))
-def test_auc_difference_of_two_models_uses_each_ones_own_errors(backend, seed, ties):
-    s1, _, v, d, _, _ = case(seed, ties=ties)
-    s2, u, e = second_model(seed, v, ties=ties)
-    f1, f2 = (numeric_influence(c_index, s, t, np.ones(len(s))) for s, t in ((s1, v), (s2, u)))
-    n = len(v)
-    se = math.sqrt((((f1 - f2) / n) ** 2).sum() * n / (n - 1))
-    df = min(v.sum(), n - v.sum(), u.sum(), n - u.sum()) - 1
-    row = one(models((s1, v, d), (s2, u, e)), scores="s", metric="uq_auc")
-    check(row, c_index(s1, v) - c_index(s2, u), se, df)
+@on_both_kernels
+def test_auc_difference_of_two_models_uses_each_ones_own_errors():
+    for ties, seed in product([True, False], range(3)):
+        with noted(ties=ties, seed=seed):
+            s1, _, v, d, _, _ = case(seed, ties=ties)
+            s2, u, e = second_model(seed, v, ties=ties)
+            f1, f2 = (numeric_influence(c_index, s, t, np.ones(len(s))) for s, t in ((s1, v), (s2, u)))
+            n = len(v)
+            se = math.sqrt((((f1 - f2) / n) ** 2).sum() * n / (n - 1))
+            df = min(v.sum(), n - v.sum(), u.sum(), n - u.sum()) - 1
+            row = one(models((s1, v, d), (s2, u, e)), scores="s", metric="uq_auc")
+            check(row, c_index(s1, v) - c_index(s2, u), se, df)
 
-
-def test_auc_difference_of_two_models_differs_from_the_common_label_formula():
+    # AUC difference of two models differs from the common label formula.
     s1, _, v, d, _, _ = case(1)
     s2, u, e = second_model(1, v)
     row = one(models((s1, v, d), (s2, u, e)), scores="s")
     assert row.se != pytest.approx(delong_difference(s1, s2, v)[1], rel=1e-3)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_c_index_difference_of_two_models_is_jackknifed(backend, seed):
-    s1, _, v, d, _, _ = case(seed)
-    s2, u, e = second_model(seed, v)
-    row = one(models((s1, v, d), (s2, u, e)), scores="s", metric="uq_c_index")
-    check(row, *jackknife_difference(c_index, (s1, d), (s2, e)), len(v) - 1)
-
-
-@pytest.mark.parametrize("metric", AREAS)
-def test_area_difference_of_two_models_inflates_rows_where_either_errs(backend, metric):
-    s1, _, v, d, _, _ = case(5)
-    s2, u, e = second_model(5, v)
-    (t1, f1), (t2, f2) = value_and_influence(metric, s1, v), value_and_influence(metric, s2, u)
-    n, either = len(v), (v + u) > 0
-    m = either.sum()
-    inflate = np.where(either, m / (m - 1), n / (n - 1))
-    se = math.sqrt((((f1 - f2) / n) ** 2 * inflate).sum())
-    row = one(models((s1, v, d), (s2, u, e)), scores="s", metric=metric)
-    check(row, t1 - t2, se, min(v.sum(), u.sum()) - 1)
 
 
 def two_classifiers(seed, n=80, classes=3, **more):
@@ -273,57 +280,58 @@ def losses(metric, labels, probs):
     return -np.log(probs[np.arange(len(labels)), labels])
 
 
-@pytest.mark.parametrize("metric", ["accuracy", "brier", "log_loss"])
-def test_means_are_compared_by_the_paired_t_test(metric):
-    labels, found = two_classifiers(2)
-    x, y = (losses(metric, labels, found[name].probs) for name in "ab")
-    row = one(found, metric=metric)
-    expected = stats.ttest_rel(x, y)
-    assert row.p == pytest.approx(expected.pvalue, rel=1e-9)
-    interval = expected.confidence_interval(0.95)
-    assert (row.low, row.high) == pytest.approx((interval.low, interval.high), rel=1e-9)
-    check(row, (x - y).mean(), stats.sem(x - y), len(x) - 1)
+def test_means_are_compared_by_the_paired_t_test_of_their_sampling():
+    # Means are compared by the paired t test.
+    for metric in ["accuracy", "brier", "log_loss"]:
+        with noted(metric=metric):
+            labels, found = two_classifiers(2)
+            x, y = (losses(metric, labels, found[name].probs) for name in "ab")
+            row = one(found, metric=metric)
+            expected = stats.ttest_rel(x, y)
+            assert row.p == pytest.approx(expected.pvalue, rel=1e-9)
+            interval = expected.confidence_interval(0.95)
+            assert (row.low, row.high) == pytest.approx((interval.low, interval.high), rel=1e-9)
+            check(row, (x - y).mean(), stats.sem(x - y), len(x) - 1)
 
+    # Weighted means use the influence variance and Kish df.
+    for metric in ["accuracy", "brier", "log_loss"]:
+        with noted(metric=metric):
+            rng = np.random.default_rng(0)
+            w = rng.uniform(0.2, 3, 80)
+            labels, found = two_classifiers(2, weights=w)
+            x, y = (losses(metric, labels, found[name].probs) for name in "ab")
+            gap = np.average(x - y, weights=w)
+            se = math.sqrt(((w * (x - y - gap) / w.sum()) ** 2).sum() * 80 / 79)
+            check(one(found, metric=metric), gap, se, kish(w) - 1)
 
-@pytest.mark.parametrize("metric", ["accuracy", "brier", "log_loss"])
-def test_weighted_means_use_the_influence_variance_and_kish_df(metric):
-    rng = np.random.default_rng(0)
-    w = rng.uniform(0.2, 3, 80)
-    labels, found = two_classifiers(2, weights=w)
-    x, y = (losses(metric, labels, found[name].probs) for name in "ab")
-    gap = np.average(x - y, weights=w)
-    se = math.sqrt(((w * (x - y - gap) / w.sum()) ** 2).sum() * 80 / 79)
-    check(one(found, metric=metric), gap, se, kish(w) - 1)
+    # Clustered means use the cluster sandwich.
+    for metric in ["accuracy", "brier", "log_loss"]:
+        with noted(metric=metric):
+            g = np.random.default_rng(1).integers(0, 13, 80)
+            labels, found = two_classifiers(2, clusters=g)
+            x, y = (losses(metric, labels, found[name].probs) for name in "ab")
+            gap = (x - y).mean()
+            sums = np.bincount(g, weights=(x - y - gap) / 80)
+            groups = len(np.unique(g))
+            se = math.sqrt((sums**2).sum() * groups / (groups - 1))
+            check(one(found, metric=metric), gap, se, groups - 1)
 
+    # ECE differences use sign of the gap influence.
+    for metric in ["ece", "ece_debiased"]:
+        with noted(metric=metric):
+            labels, found = two_classifiers(4, n=200)
+            values, influence = [], []
+            for pred in found.values():
+                c, a = pred.probs.max(axis=1), (pred.probs.argmax(axis=1) == labels).astype(float)
+                values.append(oracle.ece(c, a, debias=metric == "ece_debiased"))
+                bins = np.ceil(c * 15).astype(int)
+                sign = np.array([np.sign((a - c)[bins == b].mean()) for b in bins])
+                influence.append(sign * (a - c) - oracle.ece(c, a))
+            f = influence[0] - influence[1]
+            se = math.sqrt((f**2).sum() / 200**2 * 200 / 199)
+            check(one(found, metric=metric), values[0] - values[1], se, 199)
 
-@pytest.mark.parametrize("metric", ["accuracy", "brier", "log_loss"])
-def test_clustered_means_use_the_cluster_sandwich(metric):
-    g = np.random.default_rng(1).integers(0, 13, 80)
-    labels, found = two_classifiers(2, clusters=g)
-    x, y = (losses(metric, labels, found[name].probs) for name in "ab")
-    gap = (x - y).mean()
-    sums = np.bincount(g, weights=(x - y - gap) / 80)
-    groups = len(np.unique(g))
-    se = math.sqrt((sums**2).sum() * groups / (groups - 1))
-    check(one(found, metric=metric), gap, se, groups - 1)
-
-
-@pytest.mark.parametrize("metric", ["ece", "ece_debiased"])
-def test_ece_differences_use_sign_of_the_gap_influence(metric):
-    labels, found = two_classifiers(4, n=200)
-    values, influence = [], []
-    for pred in found.values():
-        c, a = pred.probs.max(axis=1), (pred.probs.argmax(axis=1) == labels).astype(float)
-        values.append(oracle.ece(c, a, debias=metric == "ece_debiased"))
-        bins = np.ceil(c * 15).astype(int)
-        sign = np.array([np.sign((a - c)[bins == b].mean()) for b in bins])
-        influence.append(sign * (a - c) - oracle.ece(c, a))
-    f = influence[0] - influence[1]
-    se = math.sqrt((f**2).sum() / 200**2 * 200 / 199)
-    check(one(found, metric=metric), values[0] - values[1], se, 199)
-
-
-def test_infinite_log_loss_has_no_p_value():
+    # Infinite log loss has no p value.
     labels = np.array([0, 1, 0, 1, 1])
     bad = Predictions(labels, probs=[0.2, 0.0, 0.3, 0.8, 0.7])
     good = Predictions(labels, probs=[0.2, 0.6, 0.3, 0.8, 0.7])
@@ -334,93 +342,97 @@ def test_infinite_log_loss_has_no_p_value():
 # ---- clusters, weights ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("metric", ["uq_auc", "uq_c_index"])
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("seed", range(2))
-def test_clusters_delete_one_cluster(backend, metric, weighted, seed):
-    s1, s2, v, d, w, g = case(seed, clusters=14)
-    w = w if weighted else None
-    t = v if metric == "uq_auc" else d
-    row = one({"a": s1, "b": s2}, error=v, loss=d, metric=metric, clusters=g, weights=w)
-    check(row, *jackknife_difference(c_index, (s1, t), (s2, t), w=w, g=g), len(np.unique(g)) - 1)
+@on_both_kernels
+def test_clusters_are_deleted_one_by_one():
+    # Clusters delete one cluster.
+    for metric, weighted, seed in product(["uq_auc", "uq_c_index"], [False, True], range(2)):
+        with noted(metric=metric, weighted=weighted, seed=seed):
+            s1, s2, v, d, w, g = case(seed, clusters=14)
+            w = w if weighted else None
+            t = v if metric == "uq_auc" else d
+            row = one({"a": s1, "b": s2}, error=v, loss=d, metric=metric, clusters=g, weights=w)
+            check(row, *jackknife_difference(c_index, (s1, t), (s2, t), w=w, g=g), len(np.unique(g)) - 1)
+
+    # Clusters delete one cluster of two models.
+    for metric in ["uq_auc", "uq_c_index"]:
+        with noted(metric=metric):
+            s1, _, v, d, _, g = case(3, clusters=14)
+            s2, u, e = second_model(3, v)
+            t1, t2 = (v, u) if metric == "uq_auc" else (d, e)
+            row = one(models((s1, v, d), (s2, u, e), clusters=g), scores="s", metric=metric)
+            check(row, *jackknife_difference(c_index, (s1, t1), (s2, t2), g=g), len(np.unique(g)) - 1)
+
+    # Clustered areas use the sandwich.
+    for metric, weighted in product(AREAS, [False, True]):
+        with noted(metric=metric, weighted=weighted):
+            s1, s2, v, d, w, g = case(2, clusters=14)
+            w = w if weighted else None
+            row = one({"a": s1, "b": s2}, error=v, loss=d, metric=metric, clusters=g, weights=w)
+            (t1, f1), (t2, f2) = (value_and_influence(metric, s, v, w) for s in (s1, s2))
+            w = np.ones(len(v)) if w is None else w
+            sums = np.array([(w * (f1 - f2))[g == c].sum() / w.sum() for c in np.unique(g)])
+            groups = len(sums)
+            check(row, t1 - t2, math.sqrt((sums**2).sum() * groups / (groups - 1)), groups - 1)
 
 
-@pytest.mark.parametrize("metric", ["uq_auc", "uq_c_index"])
-def test_clusters_delete_one_cluster_of_two_models(backend, metric):
-    s1, _, v, d, _, g = case(3, clusters=14)
-    s2, u, e = second_model(3, v)
-    t1, t2 = (v, u) if metric == "uq_auc" else (d, e)
-    row = one(models((s1, v, d), (s2, u, e), clusters=g), scores="s", metric=metric)
-    check(row, *jackknife_difference(c_index, (s1, t1), (s2, t2), g=g), len(np.unique(g)) - 1)
+@on_both_kernels
+def test_weighted_differences_use_kish_sizes():
+    # Weighted concordance is jackknifed with Kish df.
+    for metric, seed in product(["uq_auc", "uq_c_index"], range(2)):
+        with noted(metric=metric, seed=seed):
+            s1, s2, v, d, w, _ = case(seed)
+            t = v if metric == "uq_auc" else d
+            row = one({"a": s1, "b": s2}, error=v, loss=d, metric=metric, weights=w)
+            size = kish(w) if metric == "uq_c_index" else min(kish(w[v == 1]), kish(w[v == 0]))
+            check(row, *jackknife_difference(c_index, (s1, t), (s2, t), w=w), size - 1)
+
+    # Weighted areas use Kish sizes of the errors.
+    for metric in AREAS:
+        with noted(metric=metric):
+            s1, s2, v, d, w, _ = case(4)
+            row = one({"a": s1, "b": s2}, error=v, loss=d, metric=metric, weights=w)
+            (t1, f1), (t2, f2) = (value_and_influence(metric, s, v, w) for s in (s1, s2))
+            n, m = len(v), kish(w[v == 1])
+            inflate = np.where(v == 1, m / (m - 1), n / (n - 1))
+            check(row, t1 - t2, math.sqrt(((w * (f1 - f2) / w.sum()) ** 2 * inflate).sum()), m - 1)
 
 
-@pytest.mark.parametrize("metric", AREAS)
-@pytest.mark.parametrize("weighted", [False, True])
-def test_clustered_areas_use_the_sandwich(backend, metric, weighted):
-    s1, s2, v, d, w, g = case(2, clusters=14)
-    w = w if weighted else None
-    row = one({"a": s1, "b": s2}, error=v, loss=d, metric=metric, clusters=g, weights=w)
-    (t1, f1), (t2, f2) = (value_and_influence(metric, s, v, w) for s in (s1, s2))
-    w = np.ones(len(v)) if w is None else w
-    sums = np.array([(w * (f1 - f2))[g == c].sum() / w.sum() for c in np.unique(g)])
-    groups = len(sums)
-    check(row, t1 - t2, math.sqrt((sums**2).sum() * groups / (groups - 1)), groups - 1)
+def test_singleton_clusters_equal_weights_and_zero_weights_change_nothing():
+    # Singleton clusters are independent rows.
+    for metric in [m for m in BY_SCORE if m != "uq_auc"]:
+        with noted(metric=metric):
+            s1, s2, v, d, _, _ = case(6)
+            n = len(v)
+            plain = one({"a": s1, "b": s2}, error=v, loss=d, metric=metric)
+            single = one({"a": s1, "b": s2}, error=v, loss=d, metric=metric, clusters=np.arange(n)[::-1])
+            assert single.difference == pytest.approx(plain.difference, abs=1e-14)
+            assert single.df == n - 1
+            if metric == "uq_c_index":
+                assert single.se == pytest.approx(plain.se, rel=1e-12)
+            else:  # plain areas inflate the error rows more
+                assert single.se < plain.se < 1.05 * single.se
 
+    # Zero weights and their clusters do not exist.
+    for metric in BY_SCORE:
+        with noted(metric=metric):
+            s1, s2, v, d, w, g = case(8, n=80, clusters=16)
+            w[np.isin(g, [0, 5, 15])] = 0
+            w[20:30] = 0
+            keep = w > 0
+            full = one({"a": s1, "b": s2}, error=v, loss=d, metric=metric, weights=w, clusters=g)
+            part = {"error": v[keep], "loss": d[keep], "weights": w[keep], "clusters": g[keep]}
+            assert full == one({"a": s1[keep], "b": s2[keep]}, metric=metric, **part)
 
-@pytest.mark.parametrize("metric", ["uq_auc", "uq_c_index"])
-@pytest.mark.parametrize("seed", range(2))
-def test_weighted_concordance_is_jackknifed_with_kish_df(backend, metric, seed):
-    s1, s2, v, d, w, _ = case(seed)
-    t = v if metric == "uq_auc" else d
-    row = one({"a": s1, "b": s2}, error=v, loss=d, metric=metric, weights=w)
-    size = kish(w) if metric == "uq_c_index" else min(kish(w[v == 1]), kish(w[v == 0]))
-    check(row, *jackknife_difference(c_index, (s1, t), (s2, t), w=w), size - 1)
-
-
-@pytest.mark.parametrize("metric", AREAS)
-def test_weighted_areas_use_kish_sizes_of_the_errors(backend, metric):
-    s1, s2, v, d, w, _ = case(4)
-    row = one({"a": s1, "b": s2}, error=v, loss=d, metric=metric, weights=w)
-    (t1, f1), (t2, f2) = (value_and_influence(metric, s, v, w) for s in (s1, s2))
-    n, m = len(v), kish(w[v == 1])
-    inflate = np.where(v == 1, m / (m - 1), n / (n - 1))
-    check(row, t1 - t2, math.sqrt(((w * (f1 - f2) / w.sum()) ** 2 * inflate).sum()), m - 1)
-
-
-@pytest.mark.parametrize("metric", [m for m in BY_SCORE if m != "uq_auc"])
-def test_singleton_clusters_are_independent_rows(metric):
-    s1, s2, v, d, _, _ = case(6)
-    n = len(v)
-    plain = one({"a": s1, "b": s2}, error=v, loss=d, metric=metric)
-    single = one({"a": s1, "b": s2}, error=v, loss=d, metric=metric, clusters=np.arange(n)[::-1])
-    assert single.difference == pytest.approx(plain.difference, abs=1e-14)
-    assert single.df == n - 1
-    if metric == "uq_c_index":
-        assert single.se == pytest.approx(plain.se, rel=1e-12)
-    else:  # plain areas inflate the error rows more
-        assert single.se < plain.se < 1.05 * single.se
-
-
-@pytest.mark.parametrize("metric", BY_SCORE)
-def test_zero_weights_and_their_clusters_do_not_exist(metric):
-    s1, s2, v, d, w, g = case(8, n=80, clusters=16)
-    w[np.isin(g, [0, 5, 15])] = 0
-    w[20:30] = 0
-    keep = w > 0
-    full = one({"a": s1, "b": s2}, error=v, loss=d, metric=metric, weights=w, clusters=g)
-    part = {"error": v[keep], "loss": d[keep], "weights": w[keep], "clusters": g[keep]}
-    assert full == one({"a": s1[keep], "b": s2[keep]}, metric=metric, **part)
-
-
-@pytest.mark.parametrize("metric", BY_SCORE)
-def test_equal_weights_give_the_unweighted_difference(metric):
-    s1, s2, v, d, _, _ = case(9)
-    plain = one({"a": s1, "b": s2}, error=v, loss=d, metric=metric)
-    equal = one({"a": s1, "b": s2}, error=v, loss=d, metric=metric, weights=np.full(len(v), 2.5))
-    assert equal.difference == pytest.approx(plain.difference, abs=1e-12)
-    if metric != "uq_auc":  # weighted UQ-AUC is jackknifed, plain UQ-AUC is DeLong's
-        assert equal.se == pytest.approx(plain.se, rel=1e-9)
-        assert equal.p == pytest.approx(plain.p, rel=1e-8)
+    # Equal weights give the unweighted difference.
+    for metric in BY_SCORE:
+        with noted(metric=metric):
+            s1, s2, v, d, _, _ = case(9)
+            plain = one({"a": s1, "b": s2}, error=v, loss=d, metric=metric)
+            equal = one({"a": s1, "b": s2}, error=v, loss=d, metric=metric, weights=np.full(len(v), 2.5))
+            assert equal.difference == pytest.approx(plain.difference, abs=1e-12)
+            if metric != "uq_auc":  # weighted UQ-AUC is jackknifed, plain UQ-AUC is DeLong's
+                assert equal.se == pytest.approx(plain.se, rel=1e-9)
+                assert equal.p == pytest.approx(plain.p, rel=1e-8)
 
 
 # ---- degenerate pairs -----------------------------------------------------------------------------------------
@@ -443,119 +455,129 @@ def options_of(kind, w, g):
     }[kind]
 
 
-@pytest.mark.parametrize("metric", BY_SCORE)
-@pytest.mark.parametrize("kind", OPTIONS)
-@pytest.mark.parametrize("how", ["max-t", "holm", "none"])
-def test_rank_identical_scores_do_not_differ(backend, metric, kind, how):
-    s1, s2, v, d, w, g = case(10, clusters=15)
-    same = {"a": s1, "again": s1.copy(), "cubed": s1**3 + s1, "other": s2}
-    cmp = compare(same, error=v, loss=d, metric=metric, adjust=how, **options_of(kind, w, g))
-    for a, b in itertools.combinations(("a", "again", "cubed"), 2):
-        check_no_difference(cmp[a, b])
-    values = [getattr(row, c) for row in cmp.rows for c in COLUMNS]
-    assert not np.isnan(values).any()
-    assert cmp["a", "other"].se == pytest.approx(cmp["cubed", "other"].se, rel=1e-12)
-    assert cmp["a", "other"].p == pytest.approx(cmp["cubed", "other"].p, rel=1e-12)
+@on_both_kernels
+def test_what_ranks_alike_does_not_differ():
+    # Rank identical scores do not differ.
+    for metric, kind, how in product(BY_SCORE, OPTIONS, ["max-t", "holm", "none"]):
+        with noted(metric=metric, kind=kind, how=how):
+            s1, s2, v, d, w, g = case(10, clusters=15)
+            same = {"a": s1, "again": s1.copy(), "cubed": s1**3 + s1, "other": s2}
+            cmp = compare(same, error=v, loss=d, metric=metric, adjust=how, **options_of(kind, w, g))
+            for a, b in itertools.combinations(("a", "again", "cubed"), 2):
+                check_no_difference(cmp[a, b])
+            values = [getattr(row, c) for row in cmp.rows for c in COLUMNS]
+            assert not np.isnan(values).any()
+            assert cmp["a", "other"].se == pytest.approx(cmp["cubed", "other"].se, rel=1e-12)
+            assert cmp["a", "other"].p == pytest.approx(cmp["cubed", "other"].p, rel=1e-12)
 
+    # Constant scores do not differ.
+    for metric, kind in product(BY_SCORE, OPTIONS):
+        with noted(metric=metric, kind=kind):
+            s1, _, v, d, w, g = case(10, clusters=15)
+            n = len(v)
+            cmp = compare(
+                {"one": np.ones(n), "two": np.full(n, -3.5), "real": s1},
+                error=v,
+                loss=d,
+                metric=metric,
+                **options_of(kind, w, g),
+            )
+            check_no_difference(cmp["one", "two"])
+            assert 0 <= cmp["one", "real"].p <= 1
+            assert cmp["one", "real"].se > 0
 
-@pytest.mark.parametrize("metric", BY_SCORE)
-@pytest.mark.parametrize("kind", OPTIONS)
-def test_constant_scores_do_not_differ(backend, metric, kind):
-    s1, _, v, d, w, g = case(10, clusters=15)
-    n = len(v)
-    cmp = compare(
-        {"one": np.ones(n), "two": np.full(n, -3.5), "real": s1},
-        error=v,
-        loss=d,
-        metric=metric,
-        **options_of(kind, w, g),
-    )
-    check_no_difference(cmp["one", "two"])
-    assert 0 <= cmp["one", "real"].p <= 1
-    assert cmp["one", "real"].se > 0
+    # Two identical models do not differ.
+    for metric in BY_SCORE:
+        with noted(metric=metric):
+            s1, _, v, d, _, _ = case(12)
+            check_no_difference(one(models((s1, v, d), (2 * s1, v, d)), scores="s", metric=metric))
 
+    # Two identical classifiers do not differ.
+    for metric in ["accuracy", "brier", "log_loss", "ece", "ece_debiased"]:
+        with noted(metric=metric):
+            _, found = two_classifiers(1)
+            check_no_difference(one({"a": found["a"], "b": found["a"].take(range(80))}, metric=metric))
 
-@pytest.mark.parametrize("metric", BY_SCORE)
-def test_two_identical_models_do_not_differ(metric):
-    s1, _, v, d, _, _ = case(12)
-    check_no_difference(one(models((s1, v, d), (2 * s1, v, d)), scores="s", metric=metric))
-
-
-@pytest.mark.parametrize("metric", ["accuracy", "brier", "log_loss", "ece", "ece_debiased"])
-def test_two_identical_classifiers_do_not_differ(metric):
-    _, found = two_classifiers(1)
-    check_no_difference(one({"a": found["a"], "b": found["a"].take(range(80))}, metric=metric))
-
-
-def test_two_perfect_scores_do_not_differ():
+    # Two perfect scores do not differ.
     v = np.array([0, 0, 0, 1, 1, 0])
     for metric in ("uq_auc", "h_auc", "augrc", "g_auc", "aurc", "e_aurc", "naurc", "prr", "auarc"):
         row = one({"a": [1, 2, 3, 8, 9, 0], "b": [3, 2, 1, 9, 8, 0]}, error=v, metric=metric)
         assert row.difference == pytest.approx(0, abs=1e-15)
         assert row.p == 1
 
+    # Rank identical scores do not differ where the variance is undefined.
+    # Rank-identical scores have difference 0, se 0, p = 1, whatever the number of errors.
+    for metric, kind in product(BY_SCORE, ["one error", "one right", "errors in one cluster"]):
+        with noted(metric=metric, kind=kind):
+            rng = np.random.default_rng(0)
+            s, d = rng.normal(size=12), rng.random(12)
+            v = np.zeros(12, dtype=int)
+            v[3] = 1
+            if kind == "one right":
+                v = 1 - v
+            g = None
+            if kind == "errors in one cluster":
+                v[4] = 1
+                g = np.repeat(np.arange(6), 2)
+                g[3] = g[4]
+            check_no_difference(one({"a": s, "b": np.exp(s)}, error=v, loss=d, metric=metric, clusters=g))
 
-@pytest.mark.parametrize("method", ["influence", "bootstrap"])
-def test_a_difference_without_variance_claims_no_certainty(method):
-    """Perfect against constant: all placements are constant. p = 1 (SPEC 2.5), so no interval may exclude 0."""
-    row = one({"perfect": [1, 2, 3, 4, 5, 6], "constant": [0] * 6}, error=[0, 0, 0, 1, 1, 1], method=method)
-    assert row.difference == 0.5
-    assert row.p == 1 or math.isnan(row.p)
-    assert not row.low > 0
-
-
-@pytest.mark.parametrize("metric", BY_SCORE)
-@pytest.mark.parametrize("kind", ["one error", "one right", "errors in one cluster"])
-def test_rank_identical_scores_do_not_differ_where_the_variance_is_undefined(metric, kind):
-    """SPEC 2.4: rank-identical scores have difference 0, se 0, p = 1, whatever the number of errors."""
-    rng = np.random.default_rng(0)
-    s, d = rng.normal(size=12), rng.random(12)
-    v = np.zeros(12, dtype=int)
-    v[3] = 1
-    if kind == "one right":
-        v = 1 - v
-    g = None
-    if kind == "errors in one cluster":
-        v[4] = 1
-        g = np.repeat(np.arange(6), 2)
-        g[3] = g[4]
-    check_no_difference(one({"a": s, "b": np.exp(s)}, error=v, loss=d, metric=metric, clusters=g))
+    # Areas without an error do not differ.
+    for metric in ["aurc", "augrc", "g_auc", "h_auc", "auarc", "e_aurc"]:
+        with noted(metric=metric):
+            check_no_difference(one({"a": [1, 2, 3, 4], "b": [4, 2, 3, 1]}, error=[0, 0, 0, 0], metric=metric))
 
 
-def test_one_error_leaves_a_real_auc_difference_without_a_p_value():
+def test_what_is_undefined_or_without_variance_has_no_p_value():
+    # A difference without variance claims no certainty.
+    # Perfect against constant: all placements are constant. p = 1, so no interval may exclude 0.
+    for method in ["influence", "bootstrap"]:
+        with noted(method=method):
+            row = one({"perfect": [1, 2, 3, 4, 5, 6], "constant": [0] * 6}, error=[0, 0, 0, 1, 1, 1], method=method)
+            assert row.difference == 0.5
+            assert row.p == 1 or math.isnan(row.p)
+            assert not row.low > 0
+
+    # One error leaves a real AUC difference without a p value.
     row = one({"a": [1, 2, 3, 4], "b": [4, 1, 3, 2]}, error=[0, 0, 0, 1])
     assert row.difference == pytest.approx(1 - 1 / 3)
     assert math.isnan(row.p)
     assert math.isnan(row.se)
 
+    # Undefined metrics have no p value.
+    for value, metric in product([0, 1], ["uq_auc", "naurc", "prr"]):
+        with noted(value=value, metric=metric):
+            s1, s2, v, _, _, _ = case(0)
+            cmp = compare({"a": s1, "b": s2, "c": s1}, error=np.full(len(v), value), metric=metric)
+            for row in cmp:
+                assert math.isnan(row.difference)
+                assert math.isnan(row.p)
+                assert math.isnan(row.p_adjusted)
+                assert math.isnan(row.low)
+                assert math.isnan(row.high)
+            assert str(cmp)
+            assert cmp.to_json()
 
-@pytest.mark.parametrize("value", [0, 1])
-@pytest.mark.parametrize("metric", ["uq_auc", "naurc", "prr"])
-def test_undefined_metrics_have_no_p_value(metric, value):
-    s1, s2, v, _, _, _ = case(0)
-    cmp = compare({"a": s1, "b": s2, "c": s1}, error=np.full(len(v), value), metric=metric)
-    for row in cmp:
-        assert math.isnan(row.difference)
-        assert math.isnan(row.p)
-        assert math.isnan(row.p_adjusted)
-        assert math.isnan(row.low)
-        assert math.isnan(row.high)
-    assert str(cmp)
-    assert cmp.to_json()
-
-
-def test_equal_losses_leave_the_c_index_without_a_p_value():
+    # Equal losses leave the c index without a p value.
     row = one({"a": [1, 2, 3], "b": [3, 2, 1]}, loss=[0.5, 0.5, 0.5], metric="uq_c_index")
     assert math.isnan(row.difference)
     assert math.isnan(row.p)
 
+    # A single cluster has no p value.
+    for metric in BY_SCORE:
+        with noted(metric=metric):
+            s1, s2, v, d, _, _ = case(0)
+            with pytest.warns(UQWarning, match="cluster"):
+                cmp = uqeval.compare(
+                    {"a": s1, "b": s2}, error=v, loss=d, metric=metric, clusters=np.zeros(len(v), dtype=int)
+                )
+            (row,) = cmp.rows
+            assert not math.isnan(row.difference)
+            assert math.isnan(row.p)
+            assert math.isnan(row.se)
+            assert math.isnan(row.low)
 
-@pytest.mark.parametrize("metric", ["aurc", "augrc", "g_auc", "h_auc", "auarc", "e_aurc"])
-def test_areas_without_an_error_do_not_differ(metric):
-    check_no_difference(one({"a": [1, 2, 3, 4], "b": [4, 2, 3, 1]}, error=[0, 0, 0, 0], metric=metric))
-
-
-def test_a_model_without_errors_does_not_spoil_the_other_pairs():
+    # A model without errors does not spoil the other pairs.
     s1, _, v, d, _, _ = case(3)
     s2, u, e = second_model(3, v)
     perfect = (s1, np.zeros(len(v), dtype=int), d)
@@ -567,19 +589,8 @@ def test_a_model_without_errors_does_not_spoil_the_other_pairs():
         assert math.isnan(cmp["m0", "m2"].p)
 
 
-@pytest.mark.parametrize("metric", BY_SCORE)
-def test_a_single_cluster_has_no_p_value(metric):
-    s1, s2, v, d, _, _ = case(0)
-    with pytest.warns(UQWarning, match="cluster"):
-        cmp = uqeval.compare({"a": s1, "b": s2}, error=v, loss=d, metric=metric, clusters=np.zeros(len(v), dtype=int))
-    (row,) = cmp.rows
-    assert not math.isnan(row.difference)
-    assert math.isnan(row.p)
-    assert math.isnan(row.se)
-    assert math.isnan(row.low)
-
-
-def test_few_clusters_and_few_errors_are_warned_about():
+def test_doubtful_data_are_warned_about():
+    # Few clusters and few errors are warned about.
     s1, s2, v, d, _, g = case(0, clusters=5)
     with pytest.warns(UQWarning, match="cluster"):
         uqeval.compare({"a": s1, "b": s2}, error=v, loss=d, clusters=g)
@@ -590,17 +601,15 @@ def test_few_clusters_and_few_errors_are_warned_about():
     with pytest.warns(UQWarning, match="few right"):
         uqeval.compare({"a": s1, "b": s2}, error=1 - few)
 
-
-def test_heavy_errors_are_warned_about():
-    """SPEC 2.7: warn when the Kish size of the errors is below 20."""
+    # Heavy errors are warned about.
+    # Warn when the Kish size of the errors is below 20.
     s1, s2, v, _, _, _ = case(0, n=200)
     w = np.ones(200)
     w[np.flatnonzero(v)[:3]] = 200
     with pytest.warns(UQWarning, match="errors weigh"):
         uqeval.compare({"a": s1, "b": s2}, error=v, weights=w)
 
-
-def test_infinite_scores_are_ranked_with_one_warning():
+    # Infinite scores are ranked with one warning.
     s1, s2, v, _, _, _ = case(0)
     s1[:3] = np.inf
     with pytest.warns(UQWarning, match="inf"):
@@ -608,47 +617,76 @@ def test_infinite_scores_are_ranked_with_one_warning():
     s1[:3] = 1e9
     assert cmp.rows == compare({"a": s1, "b": s2}, error=v).rows
 
+    # H AUC across models warns.
+    s1, _, v, d, _, _ = case(3)
+    s2, u, e = second_model(3, v)
+    with pytest.warns(UQWarning, match="H-AUC"):
+        uqeval.compare(models((s1, v, d), (s2, u, e)), scores="s", metric="h_auc")
+    with pytest.warns(UQWarning, match="C-index"):
+        uqeval.compare(models((s1, v, d), (s2, u, e)), scores="s", metric="uq_c_index")
+
 
 # ---- symmetries -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("metric", BY_SCORE)
-@pytest.mark.parametrize("kind", OPTIONS)
-def test_turning_a_pair_round_turns_the_sign_only(metric, kind):
-    s1, s2, v, d, w, g = case(13, clusters=15)
-    more = {"error": v, "loss": d, "metric": metric, **options_of(kind, w, g)}
-    ab, ba = one({"a": s1, "b": s2}, **more), one({"b": s2, "a": s1}, **more)
-    assert (ab.difference, ab.low, ab.high) == (-ba.difference, -ba.high, -ba.low)
-    assert (ab.se, ab.df, ab.p) == (ba.se, ba.df, ba.p)
-    turned = compare({"a": s1, "b": s2}, **more)["b", "a"]
-    assert (turned.difference, turned.low, turned.high) == (ba.difference, ba.low, ba.high)
+@on_both_kernels
+def test_order_of_rows_and_of_the_pair_and_the_kernel_do_not_matter():
+    # Turning a pair round turns the sign only.
+    for metric, kind in product(BY_SCORE, OPTIONS):
+        with noted(metric=metric, kind=kind):
+            s1, s2, v, d, w, g = case(13, clusters=15)
+            more = {"error": v, "loss": d, "metric": metric, **options_of(kind, w, g)}
+            ab, ba = one({"a": s1, "b": s2}, **more), one({"b": s2, "a": s1}, **more)
+            assert (ab.difference, ab.low, ab.high) == (-ba.difference, -ba.high, -ba.low)
+            assert (ab.se, ab.df, ab.p) == (ba.se, ba.df, ba.p)
+            turned = compare({"a": s1, "b": s2}, **more)["b", "a"]
+            assert (turned.difference, turned.low, turned.high) == (ba.difference, ba.low, ba.high)
+
+    # The order of rows does not matter.
+    for metric, kind, how in product(BY_SCORE, OPTIONS, ["max-t", "holm"]):
+        with noted(metric=metric, kind=kind, how=how):
+            s1, s2, v, d, w, g = case(14, n=150, clusters=25)
+            s3 = s1 + 2 * s2
+            turn = np.random.default_rng(0).permutation(len(v))
+            a = compare(
+                {"a": s1, "b": s2, "c": s3}, error=v, loss=d, metric=metric, adjust=how, **options_of(kind, w, g)
+            ).rows
+            b = compare(
+                {"a": s1[turn], "b": s2[turn], "c": s3[turn]},
+                error=v[turn],
+                loss=d[turn],
+                metric=metric,
+                adjust=how,
+                **options_of(kind, w[turn], g[turn]),
+            ).rows
+            for x, y in zip(a, b, strict=True):
+                for name in COLUMNS:
+                    # Draws behind max-t: a p-value may move by a few of the 100,000 draws.
+                    more = {"abs": 5e-5} if name == "p_adjusted" else {"abs": 1e-12}
+                    assert getattr(x, name) == pytest.approx(getattr(y, name), rel=1e-10, **more), name
+
+    # Both kernels agree.
+    for metric, kind in product(BY_SCORE, OPTIONS):
+        with noted(metric=metric, kind=kind):
+            s1, s2, v, d, w, g = case(16, n=200, clusters=25)
+            found = []
+            former = kernels.backend()
+            try:
+                for name in ("numpy", "native"):
+                    try:
+                        kernels.use(name)
+                    except InputError:
+                        pytest.skip("the native kernels are not built")
+                    found.append(one({"a": s1, "b": s2}, error=v, loss=d, metric=metric, **options_of(kind, w, g)))
+            finally:
+                kernels.use(former)
+            for name in COLUMNS:
+                assert getattr(found[0], name) == pytest.approx(getattr(found[1], name), rel=1e-10, abs=1e-13)
 
 
-@pytest.mark.parametrize("metric", BY_SCORE)
-@pytest.mark.parametrize("kind", OPTIONS)
-@pytest.mark.parametrize("how", ["max-t", "holm"])
-def test_the_order_of_rows_does_not_matter(backend, metric, kind, how):
-    s1, s2, v, d, w, g = case(14, n=150, clusters=25)
-    s3 = s1 + 2 * s2
-    turn = np.random.default_rng(0).permutation(len(v))
-    a = compare({"a": s1, "b": s2, "c": s3}, error=v, loss=d, metric=metric, adjust=how, **options_of(kind, w, g)).rows
-    b = compare(
-        {"a": s1[turn], "b": s2[turn], "c": s3[turn]},
-        error=v[turn],
-        loss=d[turn],
-        metric=metric,
-        adjust=how,
-        **options_of(kind, w[turn], g[turn]),
-    ).rows
-    for x, y in zip(a, b, strict=True):
-        for name in COLUMNS:
-            # Draws behind max-t: a p-value may move by a few of the 100,000 draws.
-            more = {"abs": 5e-5} if name == "p_adjusted" else {"abs": 1e-12}
-            assert getattr(x, name) == pytest.approx(getattr(y, name), rel=1e-10, **more), name
-
-
-@pytest.mark.parametrize("metric", ["uq_auc", "uq_c_index"])
-def test_pair_counts_of_plain_rows_are_exact_in_any_order(backend, metric):
+@on_both_kernels
+@each("metric", ["uq_auc", "uq_c_index"])
+def test_pair_counts_of_plain_rows_are_exact_in_any_order(metric):
     s1, s2, v, d, _, _ = case(15, n=300)
     turn = np.random.default_rng(0).permutation(len(v))
     a = one({"a": s1, "b": s2}, error=v, loss=d, metric=metric)
@@ -657,27 +695,8 @@ def test_pair_counts_of_plain_rows_are_exact_in_any_order(backend, metric):
     assert a.se == pytest.approx(b.se, rel=1e-12)
 
 
-@pytest.mark.parametrize("metric", BY_SCORE)
-@pytest.mark.parametrize("kind", OPTIONS)
-def test_both_kernels_agree(metric, kind):
-    s1, s2, v, d, w, g = case(16, n=200, clusters=25)
-    found = []
-    former = kernels.backend()
-    try:
-        for name in ("numpy", "native"):
-            try:
-                kernels.use(name)
-            except InputError:
-                pytest.skip("the native kernels are not built")
-            found.append(one({"a": s1, "b": s2}, error=v, loss=d, metric=metric, **options_of(kind, w, g)))
-    finally:
-        kernels.use(former)
-    for name in COLUMNS:
-        assert getattr(found[0], name) == pytest.approx(getattr(found[1], name), rel=1e-10, abs=1e-13)
-
-
 @given(seed=st.integers(0, 2**32 - 1), n=st.integers(4, 25), levels=st.integers(2, 6))
-@settings(max_examples=150)
+@settings(max_examples=60)
 def test_small_tied_samples_follow_delong(seed, n, levels):
     rng = np.random.default_rng(seed)
     v = (rng.random(n) < 0.4).astype(int)
@@ -694,7 +713,7 @@ def test_small_tied_samples_follow_delong(seed, n, levels):
 
 
 @given(seed=st.integers(0, 2**32 - 1), n=st.integers(5, 20), weighted=st.booleans(), clustered=st.booleans())
-@settings(max_examples=150)
+@settings(max_examples=60)
 def test_small_tied_samples_follow_the_jackknife(seed, n, weighted, clustered):
     rng = np.random.default_rng(seed)
     d = rng.integers(0, 4, n).astype(float)
@@ -744,30 +763,31 @@ def several(seed=0, n=300, k=5):
     return scores, v, d
 
 
-@pytest.mark.parametrize("metric", BY_SCORE)
-def test_a_pair_does_not_depend_on_other_scores(metric):
-    scores, v, d = several()
-    whole = compare(scores, error=v, loss=d, metric=metric, adjust="none")
-    assert len(whole.rows) == 10
-    for row in whole:
-        alone = one({row.a: scores[row.a], row.b: scores[row.b]}, error=v, loss=d, metric=metric, adjust="none")
-        for name in COLUMNS:
-            assert getattr(row, name) == pytest.approx(getattr(alone, name), rel=1e-9, abs=1e-13), name
+def test_a_pair_does_not_depend_on_other_candidates():
+    # A pair does not depend on other scores.
+    for metric in BY_SCORE:
+        with noted(metric=metric):
+            scores, v, d = several()
+            whole = compare(scores, error=v, loss=d, metric=metric, adjust="none")
+            assert len(whole.rows) == 10
+            for row in whole:
+                alone = one({row.a: scores[row.a], row.b: scores[row.b]}, error=v, loss=d, metric=metric, adjust="none")
+                for name in COLUMNS:
+                    assert getattr(row, name) == pytest.approx(getattr(alone, name), rel=1e-9, abs=1e-13), name
 
+    # A pair does not depend on other models.
+    for metric in BY_SCORE:
+        with noted(metric=metric):
+            s1, _, v, d, _, _ = case(3)
+            s2, u, e = second_model(3, v)
+            s3, x, f = second_model(4, v)
+            x = np.where(np.arange(len(v)) < 6, x, 0)  # few errors
+            cmp = compare(models((s1, v, d), (s2, u, e), (s3, x, f)), scores="s", metric=metric, adjust="none")
+            alone = one(models((s1, v, d), (s2, u, e)), scores="s", metric=metric, adjust="none")
+            for name in COLUMNS:
+                assert getattr(cmp["m0", "m1"], name) == pytest.approx(getattr(alone, name), rel=1e-9, abs=1e-13), name
 
-@pytest.mark.parametrize("metric", BY_SCORE)
-def test_a_pair_does_not_depend_on_other_models(metric):
-    s1, _, v, d, _, _ = case(3)
-    s2, u, e = second_model(3, v)
-    s3, x, f = second_model(4, v)
-    x = np.where(np.arange(len(v)) < 6, x, 0)  # few errors
-    cmp = compare(models((s1, v, d), (s2, u, e), (s3, x, f)), scores="s", metric=metric, adjust="none")
-    alone = one(models((s1, v, d), (s2, u, e)), scores="s", metric=metric, adjust="none")
-    for name in COLUMNS:
-        assert getattr(cmp["m0", "m1"], name) == pytest.approx(getattr(alone, name), rel=1e-9, abs=1e-13), name
-
-
-def test_two_scores_of_one_model_are_delongs_beside_another_model():
+    # Two scores of one model are DeLong's beside another model.
     s1, s2, v, d, _, _ = case(3)
     _, u, e = second_model(3, v)
     both = {
@@ -787,30 +807,39 @@ def holm(p):
     return result
 
 
-@pytest.mark.parametrize("metric", BY_SCORE)
-def test_holm_steps_down_with_bonferroni_intervals(metric):
-    scores, v, d = several()
-    cmp = compare(scores, error=v, loss=d, metric=metric, adjust="holm")
-    p = [row.p for row in cmp]
-    np.testing.assert_allclose([row.p_adjusted for row in cmp], holm(p), rtol=1e-12)
-    for row in cmp:
-        half = stats.t.ppf(1 - 0.025 / len(p), row.df) * row.se
-        assert (row.low, row.high) == pytest.approx((row.difference - half, row.difference + half), rel=1e-8)
+def test_holm_steps_down_without_duplicated_scores():
+    # Holm steps down with bonferroni intervals.
+    for metric in BY_SCORE:
+        with noted(metric=metric):
+            scores, v, d = several()
+            cmp = compare(scores, error=v, loss=d, metric=metric, adjust="holm")
+            p = [row.p for row in cmp]
+            np.testing.assert_allclose([row.p_adjusted for row in cmp], holm(p), rtol=1e-12)
+            for row in cmp:
+                half = stats.t.ppf(1 - 0.025 / len(p), row.df) * row.se
+                assert (row.low, row.high) == pytest.approx((row.difference - half, row.difference + half), rel=1e-8)
 
+    # Duplicated scores take no part in the adjustment.
+    # Zero-variance contrasts: p = 1, excluded.
+    for how, metric in product(["max-t", "holm"], ["uq_auc", "uq_c_index", "aurc"]):
+        with noted(how=how, metric=metric):
+            scores, v, d = several(k=2)
+            three = compare({**scores, "copy": scores["s0"]}, error=v, loss=d, metric=metric, adjust=how)
+            check_no_difference(three["s0", "copy"])
+            p = three["s0", "s1"].p
+            assert three["copy", "s1"].p == pytest.approx(p, rel=1e-12)
+            if how == "holm":  # two tests
+                assert three["s0", "s1"].p_adjusted == pytest.approx(min(1, 2 * p), rel=1e-12)
+            else:  # two perfectly dependent tests: as one
+                assert three["s0", "s1"].p_adjusted == pytest.approx(p, abs=4 * math.sqrt(p * (1 - p) / 1e5) + 1e-4)
 
-@pytest.mark.parametrize("how", ["max-t", "holm"])
-@pytest.mark.parametrize("metric", ["uq_auc", "uq_c_index", "aurc"])
-def test_duplicated_scores_take_no_part_in_the_adjustment(metric, how):
-    """Zero-variance contrasts: p = 1, excluded."""
-    scores, v, d = several(k=2)
-    three = compare({**scores, "copy": scores["s0"]}, error=v, loss=d, metric=metric, adjust=how)
-    check_no_difference(three["s0", "copy"])
-    p = three["s0", "s1"].p
-    assert three["copy", "s1"].p == pytest.approx(p, rel=1e-12)
-    if how == "holm":  # two tests
-        assert three["s0", "s1"].p_adjusted == pytest.approx(min(1, 2 * p), rel=1e-12)
-    else:  # two perfectly dependent tests: as one
-        assert three["s0", "s1"].p_adjusted == pytest.approx(p, abs=4 * math.sqrt(p * (1 - p) / 1e5) + 1e-4)
+    # One pair needs no adjustment.
+    for metric in ["uq_auc", "uq_c_index", "aurc", "naurc"]:
+        with noted(metric=metric):
+            scores, v, d = several(k=2)
+            rows = {how: one(scores, error=v, loss=d, metric=metric, adjust=how) for how in ("max-t", "holm", "none")}
+            assert rows["max-t"] == rows["holm"] == rows["none"]
+            assert rows["none"].p_adjusted == rows["none"].p
 
 
 def max_t_reference(joint, pairs, df, t, draws=200_000, seed=99):
@@ -840,9 +869,8 @@ def test_max_t_is_the_tail_of_the_largest_of_a_multivariate_t():
     np.testing.assert_allclose(result.p, expected, atol=0.007)
     np.testing.assert_allclose(result.width, bound, rtol=0.015)
 
-
-def test_max_t_against_independent_comparisons_with_a_noiseless_baseline():
-    """Three independent differences: P(max |Z| ≥ z) = 1 − (1 − p)³ (Šidák)."""
+    # Max t against independent comparisons with a noiseless baseline.
+    # Three independent differences: P(max |Z| ≥ z) = 1 − (1 − p)³ (Šidák).
     units = np.zeros((4, 3))
     units[1, 0], units[2, 1], units[3, 2] = 1.0, 2.0, 0.5
     joint = JointTally(np.array([0.0, 1.0, 3.0, 1.2]), (JointPart.of_units(units, 1e12),))
@@ -855,9 +883,8 @@ def test_max_t_against_independent_comparisons_with_a_noiseless_baseline():
     sidak = stats.norm.ppf((1 + 0.95 ** (1 / 3)) / 2)
     np.testing.assert_allclose(result.width, sidak, rtol=0.01)
 
-
-def test_max_t_survives_scores_that_differ_in_almost_nothing():
-    """The variance of a − b is 1e-18 of that of a: its t must not be drawn from rounding noise."""
+    # Max t survives scores that differ in almost nothing.
+    # The variance of a − b is 1e-18 of that of a: its t must not be drawn from rounding noise.
     rng = np.random.default_rng(0)
     units = rng.normal(size=(3, 50))
     units[1] = units[0]
@@ -871,23 +898,23 @@ def test_max_t_survives_scores_that_differ_in_almost_nothing():
     assert max(result.width) <= 1.02 * bonferroni
     assert all(b <= min(1, 3 * c.p) + 0.01 for b, c in zip(result.p, found, strict=True))
 
+    # Max t lies between the raw and the bonferroni p.
+    for metric in BY_SCORE:
+        with noted(metric=metric):
+            scores, v, d = several(k=6)
+            cmp = compare(scores, error=v, loss=d, metric=metric)
+            m, pointwise = len(cmp), compare(scores, error=v, loss=d, metric=metric, adjust="none")
+            for row, alone in zip(cmp, pointwise, strict=True):
+                assert (row.difference, row.se, row.df, row.p) == (alone.difference, alone.se, alone.df, alone.p)
+                assert row.p_adjusted >= row.p
+                noise = 4 * math.sqrt(max(1e-5, row.p_adjusted * (1 - row.p_adjusted)) / 1e5)
+                # One df for all (their median) against each its own: the Bonferroni bound is approximate.
+                assert row.p_adjusted <= min(1, m * row.p) * 1.25 + noise + 1e-4
+                assert row.low <= alone.low <= alone.high <= row.high
 
-@pytest.mark.parametrize("metric", BY_SCORE)
-def test_max_t_lies_between_the_raw_and_the_bonferroni_p(metric):
-    scores, v, d = several(k=6)
-    cmp = compare(scores, error=v, loss=d, metric=metric)
-    m, pointwise = len(cmp), compare(scores, error=v, loss=d, metric=metric, adjust="none")
-    for row, alone in zip(cmp, pointwise, strict=True):
-        assert (row.difference, row.se, row.df, row.p) == (alone.difference, alone.se, alone.df, alone.p)
-        assert row.p_adjusted >= row.p
-        noise = 4 * math.sqrt(max(1e-5, row.p_adjusted * (1 - row.p_adjusted)) / 1e5)
-        # One df for all (their median) against each its own: the Bonferroni bound is approximate.
-        assert row.p_adjusted <= min(1, m * row.p) * 1.25 + noise + 1e-4
-        assert row.low <= alone.low <= alone.high <= row.high
 
-
-@pytest.mark.parametrize("metric", BY_SCORE)
-@pytest.mark.parametrize("seed", range(3))
+@each("metric", BY_SCORE)
+@each("seed", range(3))
 def test_adjusted_p_and_simultaneous_interval_agree(metric, seed):
     scores, v, d = several(seed=seed, k=6)
     cmp = compare(scores, error=v, loss=d, metric=metric)
@@ -896,15 +923,8 @@ def test_adjusted_p_and_simultaneous_interval_agree(metric, seed):
             assert (row.p_adjusted <= 0.05) == (row.low > 0 or row.high < 0)
 
 
-@pytest.mark.parametrize("metric", ["uq_auc", "uq_c_index", "aurc", "naurc"])
-def test_one_pair_needs_no_adjustment(metric):
-    scores, v, d = several(k=2)
-    rows = {how: one(scores, error=v, loss=d, metric=metric, adjust=how) for how in ("max-t", "holm", "none")}
-    assert rows["max-t"] == rows["holm"] == rows["none"]
-    assert rows["none"].p_adjusted == rows["none"].p
-
-
-def test_baseline_compares_all_others_with_it():
+def test_baseline_seed_and_level_do_what_they_say():
+    # Baseline compares all others with it.
     scores, v, d = several()
     cmp = compare(scores, error=v, loss=d, baseline="s2")
     assert [(row.a, row.b) for row in cmp] == [("s0", "s2"), ("s1", "s2"), ("s3", "s2"), ("s4", "s2")]
@@ -917,8 +937,7 @@ def test_baseline_compares_all_others_with_it():
     with pytest.raises(InputError, match="s9"):
         compare(scores, error=v, loss=d, baseline="s9")
 
-
-def test_seeds_are_deterministic_and_default_to_zero():
+    # Seeds are deterministic and default to zero.
     scores, v, d = several()
     first, again = (compare(scores, error=v, loss=d) for _ in range(2))
     assert first.rows == again.rows
@@ -927,13 +946,13 @@ def test_seeds_are_deterministic_and_default_to_zero():
     drawn = [compare(scores, error=v, loss=d, seed=np.random.default_rng(5)).rows for _ in range(2)]
     assert drawn[0] == drawn[1]
 
-
-@pytest.mark.parametrize("level", [0.8, 0.99])
-def test_level_sets_the_width(level):
-    scores, v, d = several(k=2)
-    row = one(scores, error=v, loss=d, level=level)
-    difference, se, df = delong_difference(*scores.values(), v)
-    check(row, difference, se, df, level=level)
+    # Level sets the width.
+    for level in [0.8, 0.99]:
+        with noted(level=level):
+            scores, v, d = several(k=2)
+            row = one(scores, error=v, loss=d, level=level)
+            difference, se, df = delong_difference(*scores.values(), v)
+            check(row, difference, se, df, level=level)
 
 
 def test_frame_has_the_promised_columns():
@@ -950,9 +969,9 @@ def pairs_of(*text):
     return {frozenset(pair) for pair in text}
 
 
-@pytest.mark.parametrize(
-    ("values", "higher", "differ", "expected"),
-    [
+def test_groups_of_candidates_are_runs_without_a_shown_difference():
+    # Runs of the ranking without a shown difference.
+    for values, higher, differ, expected in [
         ([3, 2, 1], True, (), [["a", "b", "c"]]),
         ([3, 2, 1], False, (), [["c", "b", "a"]]),
         ([3, 2, 1], True, ("ab", "ac", "bc"), [["a"], ["b"], ["c"]]),
@@ -966,11 +985,22 @@ def pairs_of(*text):
         ([4, math.nan, 2, 1], True, ("ad",), [["a", "c"], ["c", "d"]]),
         ([1, 1], True, (), [["a", "b"]]),
         ([5], True, (), [["a"]]),
-    ],
-)
-def test_runs_of_the_ranking_without_a_shown_difference(values, higher, differ, expected):
-    names = list("abcd")[: len(values)]
-    assert cliques(names, np.array(values, dtype=float), higher, pairs_of(*differ)) == expected
+    ]:
+        with noted(values=values, higher=higher, differ=differ, expected=expected):
+            names = list("abcd")[: len(values)]
+            assert cliques(names, np.array(values, dtype=float), higher, pairs_of(*differ)) == expected
+
+    # Groups follow adjusted p values and direction.
+    rng = np.random.default_rng(0)
+    v = (rng.random(800) < 0.4).astype(int)
+    noise = rng.normal(size=800)
+    scores = {"bad": rng.normal(size=800), "good": 3 * v + noise, "twin": 3 * v + noise + 1e-3 * rng.normal(size=800)}
+    for metric in ("uq_auc", "aurc"):
+        cmp = compare(scores, error=v, metric=metric)
+        assert [sorted(run) for run in cmp.groups()] == [["good", "twin"], ["bad"]]
+        assert cmp.ranking()[-1] == "bad"
+    versus = compare(scores, error=v, baseline="good")
+    assert sorted(versus.groups()[0]) == ["good", "twin"]
 
 
 @given(k=st.integers(1, 7), seed=st.integers(0, 2**32 - 1))
@@ -990,44 +1020,53 @@ def test_runs_are_all_maximal_intervals(k, seed):
     assert cliques(names, values, True, differ) == [order[i : j + 1] for i, j in maximal]
 
 
-def test_groups_follow_adjusted_p_values_and_direction():
-    rng = np.random.default_rng(0)
-    v = (rng.random(800) < 0.4).astype(int)
-    noise = rng.normal(size=800)
-    scores = {"bad": rng.normal(size=800), "good": 3 * v + noise, "twin": 3 * v + noise + 1e-3 * rng.normal(size=800)}
-    for metric in ("uq_auc", "aurc"):
-        cmp = compare(scores, error=v, metric=metric)
-        assert [sorted(run) for run in cmp.groups()] == [["good", "twin"], ["bad"]]
-        assert cmp.ranking()[-1] == "bad"
-    versus = compare(scores, error=v, baseline="good")
-    assert sorted(versus.groups()[0]) == ["good", "twin"]
-
-
 # ---- groups of rows -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", OPTIONS)
-@pytest.mark.parametrize("metric", ["uq_auc", "uq_c_index", "aurc"])
-def test_a_group_is_compared_as_if_alone(metric, kind):
-    s1, s2, v, d, w, _ = case(20, n=240)
-    site = np.array(["x", "y", "z"])[np.arange(240) % 3]
-    g = np.arange(240) % 60  # 60 is a multiple of 3: clusters do not span sites
-    scores = {"a": s1, "b": s2}
-    cmp = compare(scores, error=v, loss=d, metric=metric, groups=site, **options_of(kind, w, g))
-    for name in "xyz":
-        keep = site == name
-        alone = one(
-            {k: s[keep] for k, s in scores.items()},
-            error=v[keep],
-            loss=d[keep],
-            metric=metric,
-            **options_of(kind, w[keep], g[keep]),
+def test_groups_are_compared_each_alone_and_tested_for_heterogeneity():
+    # A group is compared as if alone.
+    for kind, metric in product(OPTIONS, ["uq_auc", "uq_c_index", "aurc"]):
+        with noted(kind=kind, metric=metric):
+            s1, s2, v, d, w, _ = case(20, n=240)
+            site = np.array(["x", "y", "z"])[np.arange(240) % 3]
+            g = np.arange(240) % 60  # 60 is a multiple of 3: clusters do not span sites
+            scores = {"a": s1, "b": s2}
+            cmp = compare(scores, error=v, loss=d, metric=metric, groups=site, **options_of(kind, w, g))
+            for name in "xyz":
+                keep = site == name
+                alone = one(
+                    {k: s[keep] for k, s in scores.items()},
+                    error=v[keep],
+                    loss=d[keep],
+                    metric=metric,
+                    **options_of(kind, w[keep], g[keep]),
+                )
+                for column in COLUMNS:
+                    assert getattr(cmp["a", "b", name], column) == pytest.approx(getattr(alone, column), rel=1e-12)
+            assert cmp["a", "b"].difference == pytest.approx(
+                one(scores, error=v, loss=d, metric=metric, **options_of(kind, w, g)).difference
+            )
+
+    # Compare tests whether the difference is the same in all groups.
+    for method in ["influence", "bootstrap"]:
+        with noted(method=method):
+            s1, s2, v, d, _, _ = case(21, n=300)
+            site = np.arange(300) % 3
+            cmp = compare({"a": s1, "b": s2}, error=v, loss=d, groups=site, method=method, resamples=300)
+            rows = [cmp["a", "b", name] for name in "012"]
+            found = cmp.heterogeneity["a", "b"]
+            if method == "influence":
+                expected = wald_f([r.difference for r in rows], [r.se for r in rows], min(r.df for r in rows))[1]
+                assert found == pytest.approx(expected, rel=1e-8)
+            assert 0 < found < 1
+
+    # Clusters that span groups are not tested across them.
+    s1, s2, v, d, _, _ = case(21, n=300)
+    with pytest.warns(UQWarning, match="span"):
+        cmp = uqeval.compare(
+            {"a": s1, "b": s2}, error=v, loss=d, groups=np.arange(300) % 3, clusters=np.arange(300) // 10
         )
-        for column in COLUMNS:
-            assert getattr(cmp["a", "b", name], column) == pytest.approx(getattr(alone, column), rel=1e-12)
-    assert cmp["a", "b"].difference == pytest.approx(
-        one(scores, error=v, loss=d, metric=metric, **options_of(kind, w, g)).difference
-    )
+    assert cmp.heterogeneity == {}
 
 
 def wald_f(values, se, df2):
@@ -1039,7 +1078,8 @@ def wald_f(values, se, df2):
     return f, stats.f.sf(f, k, df2 - k + 1)
 
 
-def test_heterogeneity_is_hotellings_f():
+def test_heterogeneity_is_the_wald_test_of_all_contrasts():
+    # Heterogeneity is Hotellings f.
     values, se = np.array([0.1, 0.25, -0.05, 0.2]), np.array([0.05, 0.08, 0.06, 0.1])
     test = heterogeneity(values, se, 17.0)
     f, p = wald_f(values, se, 17.0)
@@ -1049,8 +1089,6 @@ def test_heterogeneity_is_hotellings_f():
     assert math.isnan(heterogeneity(values, se, 3.0).p)  # NaN if ν ≤ k
     assert heterogeneity([0.1, 0.1], [0.1, 0.14], 30).p == 1
 
-
-def test_heterogeneity_is_the_wald_test_of_all_contrasts():
     rng = np.random.default_rng(0)
     values, se = rng.normal(size=5), rng.uniform(0.5, 2.0, 5)
     basis = np.eye(5)[1:] - np.eye(5)[:1]
@@ -1058,41 +1096,17 @@ def test_heterogeneity_is_the_wald_test_of_all_contrasts():
     w = gap @ np.linalg.inv(basis @ np.diag(se**2) @ basis.T) @ gap
     assert heterogeneity(values, se, 20.0).statistic == pytest.approx(w * 17 / 80, rel=1e-9)
 
-
-def test_heterogeneity_without_limit_of_degrees_of_freedom_is_chi_square():
+    # Heterogeneity without limit of degrees of freedom is chi square.
     values, se = np.array([0.1, 0.25, -0.05]), np.array([0.05, 0.08, 0.06])
     q = wald_f(values, se, 1e12)[0] * 2
     assert heterogeneity(values, se, 1e9).p == pytest.approx(stats.chi2.sf(q, 2), rel=1e-6)
 
 
-@pytest.mark.parametrize("method", ["influence", "bootstrap"])
-def test_compare_tests_whether_the_difference_is_the_same_in_all_groups(method):
-    s1, s2, v, d, _, _ = case(21, n=300)
-    site = np.arange(300) % 3
-    cmp = compare({"a": s1, "b": s2}, error=v, loss=d, groups=site, method=method, resamples=300)
-    rows = [cmp["a", "b", name] for name in "012"]
-    found = cmp.heterogeneity["a", "b"]
-    if method == "influence":
-        expected = wald_f([r.difference for r in rows], [r.se for r in rows], min(r.df for r in rows))[1]
-        assert found == pytest.approx(expected, rel=1e-8)
-    assert 0 < found < 1
-
-
-def test_clusters_that_span_groups_are_not_tested_across_them():
-    s1, s2, v, d, _, _ = case(21, n=300)
-    with pytest.warns(UQWarning, match="span"):
-        cmp = uqeval.compare(
-            {"a": s1, "b": s2}, error=v, loss=d, groups=np.arange(300) % 3, clusters=np.arange(300) // 10
-        )
-    assert cmp.heterogeneity == {}
-
-
 # ---- errors ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_bad_requests_are_explained():
+    for options, message in [
         ({"adjust": "fdr"}, "adjust"),
         ({"method": "magic"}, "method"),
         ({"metric": "ood_auroc"}, "same rows"),
@@ -1102,15 +1116,13 @@ def test_clusters_that_span_groups_are_not_tested_across_them():
         ({"resamples": 0, "method": "bootstrap"}, "resamples"),
         ({"clusters": [1, 2]}, "clusters"),
         ({"metric": "kendall_phi"}, "soft_labels"),
-    ],
-)
-def test_bad_requests_are_explained(options, message):
-    s1, s2, v, d, _, _ = case(0)
-    with pytest.raises(InputError, match=message):
-        compare({"a": s1, "b": s2}, **{"error": v, "loss": d, **options})
+    ]:
+        with noted(options=options, message=message):
+            s1, s2, v, d, _, _ = case(0)
+            with pytest.raises(InputError, match=message):
+                compare({"a": s1, "b": s2}, **{"error": v, "loss": d, **options})
 
-
-def test_candidates_must_match():
+    # Candidates must match.
     s1, s2, v, _, _, _ = case(0)
     with pytest.raises(InputError, match="at least two"):
         compare({"a": s1}, error=v)
@@ -1126,15 +1138,6 @@ def test_candidates_must_match():
         compare({"a": a, "b": a}, error=v)
     with pytest.raises(InputError, match="common"):
         compare({"a": a, "b": Predictions(scores={"t": s2}, error=v)})
-
-
-def test_h_auc_across_models_warns():
-    s1, _, v, d, _, _ = case(3)
-    s2, u, e = second_model(3, v)
-    with pytest.warns(UQWarning, match="H-AUC"):
-        uqeval.compare(models((s1, v, d), (s2, u, e)), scores="s", metric="h_auc")
-    with pytest.warns(UQWarning, match="C-index"):
-        uqeval.compare(models((s1, v, d), (s2, u, e)), scores="s", metric="uq_c_index")
 
 
 def test_every_metric_of_the_registry_can_be_compared():

@@ -1,4 +1,4 @@
-"""How often do the paired tests reject when nothing differs, and hold when something does? SPEC 2.4–2.6, issue 3.
+"""How often do the paired tests reject when nothing differs, and hold when something does?
 
 Exact nulls: scores (or models) change places at random in every row (or cluster). Fixed seeds.
 """
@@ -14,6 +14,7 @@ import pytest
 from scipy.special import ndtr, ndtri
 
 import uqeval
+from cases import each
 from uqeval import UQWarning
 from uqeval.inference import multiplicity
 from uqeval.inference.count import joint_of_samples
@@ -62,8 +63,8 @@ def draw(rng, n, acc, k=2):
 # ---- two scores -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("n", "acc"), CELLS)
-@pytest.mark.parametrize("metric", ["uq_auc", "uq_c_index"])
+@each(("n", "acc"), CELLS)
+@each("metric", ["uq_auc", "uq_c_index"])
 def test_equal_scores_are_told_apart_in_five_percent(metric, n, acc):
     """Issue 3: 3.5–6.5% at nominal 5%."""
     rng = np.random.default_rng([n, int(100 * acc)])
@@ -76,8 +77,8 @@ def test_equal_scores_are_told_apart_in_five_percent(metric, n, acc):
     assert 0.035 <= rejected / reps <= 0.065
 
 
-@pytest.mark.parametrize(("n", "acc", "spec"), [(50, 0.6, 0.036), (50, 0.9, 0.035)])
-def test_equal_scores_in_small_samples_as_spec_reports(n, acc, spec):
+@each(("n", "acc", "known"), [(50, 0.6, 0.036), (50, 0.9, 0.035)])
+def test_equal_scores_in_small_samples_are_told_apart_in_under_five_percent(n, acc, known):
     rng = np.random.default_rng(50)
     reps, rejected, defined = 4000, 0, 0
     for _ in range(reps):
@@ -85,13 +86,13 @@ def test_equal_scores_in_small_samples_as_spec_reports(n, acc, spec):
         p = pairwise("uq_auc", [Sample.of(x, v) for x in s])[2][0].p
         defined += p == p
         rejected += p <= 0.05
-    assert rejected / defined == pytest.approx(spec, abs=three_se(0.04, defined, 2000))
+    assert rejected / defined == pytest.approx(known, abs=three_se(0.04, defined, 2000))
 
 
-@pytest.mark.parametrize(("n", "acc"), [(200, 0.6), (1000, 0.9)])
-@pytest.mark.parametrize("metric", ["aurc", "augrc", "e_aurc", "naurc", "h_auc"])
+@each(("n", "acc"), [(200, 0.6), (1000, 0.9)])
+@each("metric", ["aurc", "augrc", "e_aurc", "naurc", "h_auc"])
 def test_equal_areas_are_told_apart_in_at_most_six_percent(metric, n, acc):
-    """SPEC 2.4: type I .000–.059."""
+    """Type I error .000–.059 in an earlier simulation."""
     rng = np.random.default_rng(3)
     reps, rejected = 1500, 0
     for _ in range(reps):
@@ -113,9 +114,9 @@ def test_end_to_end_through_compare():
     assert 0.05 - three_se(0.05, reps) <= rejected / reps <= 0.05 + three_se(0.05, reps)
 
 
-@pytest.mark.parametrize(("n", "acc"), CELLS)
+@each(("n", "acc"), CELLS)
 def test_interval_of_a_true_auc_difference_holds(n, acc):
-    """SPEC 2.4: coverage .913–.965 for differences of .055–.089."""
+    """Coverage .913–.965 for differences of .055–.089."""
     rng = np.random.default_rng([7, n])
     shifts = np.array([[math.sqrt(2) * ndtri(0.8)], [math.sqrt(2) * ndtri(0.73)]])
     reps, held = 2500, 0
@@ -138,21 +139,19 @@ def draw_models(rng, n, acc):
     return np.where(turn, s[::-1], s), np.where(turn, v[::-1], v)
 
 
-@pytest.mark.parametrize(
-    ("n", "acc", "spec"), [(200, 0.6, 0.05), (1000, 0.6, 0.044), (200, 0.9, 0.039), (1000, 0.9, 0.051)]
-)
-def test_equal_models_are_told_apart_as_often_as_spec_reports(n, acc, spec):
+@each(("n", "acc", "known"), [(200, 0.6, 0.05), (1000, 0.6, 0.044), (200, 0.9, 0.039), (1000, 0.9, 0.051)])
+def test_equal_models_are_told_apart_in_about_five_percent(n, acc, known):
     rng = np.random.default_rng([5, n])
     reps, rejected = 4000, 0
     for _ in range(reps):
         s, v = draw_models(rng, n, acc)
         rejected += pairwise("uq_auc", [Sample.of(a, b) for a, b in zip(s, v, strict=True)])[2][0].p <= 0.05
-    assert rejected / reps == pytest.approx(spec, abs=three_se(0.05, reps, 2000))
+    assert rejected / reps == pytest.approx(known, abs=three_se(0.05, reps, 2000))
     assert rejected / reps <= 0.065
 
 
-@pytest.mark.parametrize("metric", ["aurc", "augrc"])
-@pytest.mark.parametrize(("n", "acc"), [(200, 0.6), (200, 0.9), (1000, 0.9)])
+@each("metric", ["aurc", "augrc"])
+@each(("n", "acc"), [(200, 0.6), (200, 0.9), (1000, 0.9)])
 def test_areas_of_equal_models_are_told_apart_in_at_most_six_percent(metric, n, acc):
     rng = np.random.default_rng([6, n])
     reps, rejected = 1500, 0
@@ -163,7 +162,7 @@ def test_areas_of_equal_models_are_told_apart_in_at_most_six_percent(metric, n, 
 
 
 def test_interval_of_a_true_difference_between_models_holds():
-    """SPEC 2.4: two models .938–.986."""
+    """Coverage .938–.986 in an earlier simulation."""
     rng = np.random.default_rng(8)
     n, acc, reps, held = 1000, 0.8, 2000, 0
     shifts = np.array([[math.sqrt(2) * ndtri(0.8)], [math.sqrt(2) * ndtri(0.73)]])
@@ -191,8 +190,8 @@ def draw_clusters(rng, n, acc, size=5, icc=0.3):
     return s, v, v + ndtr(noise), g  # a gap: wrong rows above right ones, and clustered inside a class too
 
 
-@pytest.mark.parametrize(("n", "acc"), CELLS)
-@pytest.mark.parametrize("metric", ["uq_auc", "uq_c_index"])
+@each(("n", "acc"), CELLS)
+@each("metric", ["uq_auc", "uq_c_index"])
 def test_clusters_keep_the_size_that_rows_alone_lose(metric, n, acc):
     """Issue 3: 5 rows per cluster, intra-cluster correlation .3: 3.5–6.5% with clusters, above without."""
     rng = np.random.default_rng([9, n])
@@ -225,8 +224,8 @@ def test_clusters_end_to_end():
 # ---- six scores -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("n", "acc"), CELLS)
-@pytest.mark.parametrize("metric", ["uq_auc", "uq_c_index"])
+@each(("n", "acc"), CELLS)
+@each("metric", ["uq_auc", "uq_c_index"])
 def test_family_wise_error_of_six_equal_scores(monkeypatch, metric, n, acc):
     """Issue 3: at most 6.5% under Holm and max-t."""
     monkeypatch.setattr(multiplicity, "_DRAWS", 10_000)

@@ -1,4 +1,4 @@
-"""Sample size and detectable difference against SPEC 6 and against quadrature written here."""
+"""Sample size and detectable difference against known plans and against quadrature written here."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
 import uqeval
+from cases import each, noted
 from uqeval import InputError, UQWarning, detectable_difference, sample_size
 from uqeval.inference.power import influence_sd
 
@@ -42,38 +43,38 @@ def sd_by_quadrature(auc, accuracy):
     return math.sqrt(q0 / accuracy + q1 / (1 - accuracy))
 
 
-@pytest.mark.parametrize(("accuracy", "n"), [(0.6, 302), (0.9, 806), (0.99, 7319)])
-def test_rows_for_a_half_width_of_005(accuracy, n):
-    found = sample_size(auc=0.8, accuracy=accuracy, half_width=0.05)
-    assert found.n == n
-    assert found.errors == pytest.approx(n * (1 - accuracy), abs=0.5)
-    assert found.power is None
+def test_rows_for_a_half_width_and_for_a_difference_are_the_published_ones():
+    # Rows for a half width of 005.
+    for accuracy, n in [(0.6, 302), (0.9, 806), (0.99, 7319)]:
+        with noted(accuracy=accuracy, n=n):
+            found = sample_size(auc=0.8, accuracy=accuracy, half_width=0.05)
+            assert found.n == n
+            assert found.errors == pytest.approx(n * (1 - accuracy), abs=0.5)
+            assert found.power is None
+
+    # Rows to detect a difference of 002.
+    for accuracy, n, close in [(0.6, 3855, 771), (0.9, 10280, 2056), (0.99, 93455, 18691)]:
+        with noted(accuracy=accuracy, n=n, close=close):
+            assert sample_size(auc=0.8, accuracy=accuracy, difference=0.02).n == n
+            assert sample_size(auc=0.8, accuracy=accuracy, difference=0.02, correlation=0.5).n == n
+            assert sample_size(auc=0.8, accuracy=accuracy, difference=0.02, correlation=0.9).n == close
 
 
-@pytest.mark.parametrize(("accuracy", "n", "close"), [(0.6, 3855, 771), (0.9, 10280, 2056), (0.99, 93455, 18691)])
-def test_rows_to_detect_a_difference_of_002(accuracy, n, close):
-    assert sample_size(auc=0.8, accuracy=accuracy, difference=0.02).n == n
-    assert sample_size(auc=0.8, accuracy=accuracy, difference=0.02, correlation=0.5).n == n
-    assert sample_size(auc=0.8, accuracy=accuracy, difference=0.02, correlation=0.9).n == close
+def test_influence_sd_is_that_of_the_binormal_model():
+    for accuracy, auc in [(0.6, 0.5), (0.6, 0.8), (0.9, 0.6), (0.9, 0.95), (0.99, 0.3), (0.3, 0.8)]:
+        with noted(accuracy=accuracy, auc=auc):
+            assert influence_sd(auc, accuracy) == pytest.approx(sd_by_quadrature(auc, accuracy), rel=1e-5)
+            assert influence_sd(auc, accuracy) <= math.sqrt(auc * (1 - auc) / accuracy / (1 - accuracy))
 
+    # Influence sd of extreme scores.
+    for auc in [0.999, 0.001]:
+        with noted(auc=auc):
+            assert influence_sd(auc, 0.9) == pytest.approx(sd_by_quadrature(auc, 0.9), rel=1e-3)
 
-@pytest.mark.parametrize("accuracy", [0.6, 0.9, 0.99, 0.3])
-@pytest.mark.parametrize("auc", [0.5, 0.6, 0.8, 0.95, 0.3])
-def test_influence_sd_is_that_of_the_binormal_model(auc, accuracy):
-    assert influence_sd(auc, accuracy) == pytest.approx(sd_by_quadrature(auc, accuracy), rel=1e-5)
-    assert influence_sd(auc, accuracy) <= math.sqrt(auc * (1 - auc) / accuracy / (1 - accuracy))
-
-
-@pytest.mark.parametrize("auc", [0.99, 0.999, 0.001])
-def test_influence_sd_of_extreme_scores(auc):
-    assert influence_sd(auc, 0.9) == pytest.approx(sd_by_quadrature(auc, 0.9), rel=1e-3)
-
-
-def test_influence_sd_of_a_useless_score_is_that_of_uniform_placements():
+    # Influence sd of a useless score is that of uniform placements.
     assert influence_sd(0.5, 0.5) == pytest.approx(math.sqrt(4 / 12))
 
-
-def test_influence_sd_matches_simulated_influence_values():
+    # Influence sd matches simulated influence values.
     rng = np.random.default_rng(0)
     n = 40_000
     v = (rng.random(n) < 0.1).astype(int)
@@ -81,6 +82,7 @@ def test_influence_sd_matches_simulated_influence_values():
     assert uqeval.estimate("uq_auc", s, v).se * math.sqrt(n) == pytest.approx(influence_sd(0.8, 0.9), rel=0.03)
 
 
+@settings(max_examples=40)
 @given(
     auc=st.floats(0.55, 0.95),
     accuracy=st.floats(0.2, 0.95),
@@ -97,7 +99,8 @@ def test_detectable_difference_inverts_sample_size(auc, accuracy, difference, co
         assert detectable_difference(n - 1, **how) >= difference * (1 - 1e-9)
 
 
-def test_formula_with_a_given_sd():
+def test_a_given_or_piloted_sd_is_taken_as_it_is():
+    # Formula with a given sd.
     z = stats.norm.ppf
     assert sample_size(sd=0.7, difference=0.03, power=0.9, level=0.99).n == math.ceil(
         ((z(0.995) + z(0.9)) * 0.7 / 0.03) ** 2
@@ -106,35 +109,26 @@ def test_formula_with_a_given_sd():
     assert detectable_difference(400, sd=0.5) == pytest.approx((z(0.975) + z(0.8)) * 0.5 / 20)
     assert sample_size(sd=0.7, difference=0.03).errors is None
 
-
-def test_a_given_sd_is_already_that_of_the_difference():
+    # A given sd is already that of the difference.
     assert sample_size(sd=0.7, difference=0.03, correlation=0.9).n == sample_size(sd=0.7, difference=0.03).n
 
+    # Pilot estimate gives the sd.
+    for metric in ["uq_auc", "aurc", "uq_c_index"]:
+        with noted(metric=metric):
+            s, _, v = pilot_case()
+            pilot = uqeval.estimate(metric, s, v)
+            found = quiet(pilot=pilot, half_width=0.02)
+            assert found.sd == pytest.approx(pilot.se * 20)
+            assert found.n == math.ceil((stats.norm.ppf(0.975) * pilot.se * 20 / 0.02) ** 2)
+            if metric == "uq_auc":
+                assert found.errors == pytest.approx(found.n * v.mean(), abs=0.5)
+            paired = quiet(pilot=pilot, difference=0.02, correlation=0.8)
+            assert paired.sd == pytest.approx(pilot.se * 20 * math.sqrt(0.4))
+            # A pilot with the half-width wanted is as large as needed.
+            again = quiet(pilot=pilot, half_width=stats.norm.ppf(0.975) * pilot.se)
+            assert again.n in (400, 401)
 
-def pilot_case(n=400):
-    rng = np.random.default_rng(1)
-    v = (rng.random(n) < 0.25).astype(int)
-    base = rng.normal(size=n)
-    return base + v, base + 0.7 * v + 0.5 * rng.normal(size=n), v
-
-
-@pytest.mark.parametrize("metric", ["uq_auc", "aurc", "uq_c_index"])
-def test_pilot_estimate_gives_the_sd(metric):
-    s, _, v = pilot_case()
-    pilot = uqeval.estimate(metric, s, v)
-    found = quiet(pilot=pilot, half_width=0.02)
-    assert found.sd == pytest.approx(pilot.se * 20)
-    assert found.n == math.ceil((stats.norm.ppf(0.975) * pilot.se * 20 / 0.02) ** 2)
-    if metric == "uq_auc":
-        assert found.errors == pytest.approx(found.n * v.mean(), abs=0.5)
-    paired = quiet(pilot=pilot, difference=0.02, correlation=0.8)
-    assert paired.sd == pytest.approx(pilot.se * 20 * math.sqrt(0.4))
-    # A pilot with the half-width wanted is as large as needed.
-    again = quiet(pilot=pilot, half_width=stats.norm.ppf(0.975) * pilot.se)
-    assert again.n in (400, 401)
-
-
-def test_pilot_comparison_gives_the_sd_of_the_difference():
+    # Pilot comparison gives the sd of the difference.
     s, t, v = pilot_case()
     cmp = uqeval.compare({"a": s, "b": t}, error=v)
     sd = cmp.sd("a", "b")
@@ -144,9 +138,16 @@ def test_pilot_comparison_gives_the_sd_of_the_difference():
     assert found.n == math.ceil(((stats.norm.ppf(0.975) + stats.norm.ppf(0.8)) * sd / 0.02) ** 2)
 
 
-@pytest.mark.parametrize("difference", [0.05, 0.08])
+def pilot_case(n=400):
+    rng = np.random.default_rng(1)
+    v = (rng.random(n) < 0.25).astype(int)
+    base = rng.normal(size=n)
+    return base + v, base + 0.7 * v + 0.5 * rng.normal(size=n), v
+
+
+@each("difference", [0.05, 0.08])
 def test_achieved_power_is_near_the_target(difference):
-    """SPEC 6: achieved power .75–.845 for a target of .80; here with independent scores, correlation 0."""
+    """Achieved power .75–.845 for a target of .80; here with independent scores, correlation 0."""
     low, acc = 0.75, 0.7
     n = quiet(auc=low + difference / 2, accuracy=acc, difference=difference, correlation=0).n
     rng = np.random.default_rng(2)
@@ -159,15 +160,15 @@ def test_achieved_power_is_near_the_target(difference):
     assert 0.75 - 0.06 <= hits / reps <= 0.845 + 0.06
 
 
-def test_few_expected_errors_are_warned_about():
+def test_the_plan_says_rows_errors_and_goal_and_warns_of_few_errors():
+    # Few expected errors are warned about.
     with pytest.warns(UQWarning, match="errors expected"):
         sample_size(auc=0.8, accuracy=0.99, half_width=0.3)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         sample_size(auc=0.8, accuracy=0.9, half_width=0.05)
 
-
-def test_text_says_rows_errors_and_goal():
+    # Text says rows errors and goal.
     text = str(sample_size(auc=0.8, accuracy=0.99, half_width=0.05))
     assert "7,319 rows" in text
     assert "73" in text
@@ -177,9 +178,8 @@ def test_text_says_rows_errors_and_goal():
     assert sample_size(sd=1, half_width=0.1).to_dict()["n"] == 385
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_bad_requests_are_explained():
+    for options, message in [
         ({"auc": 0.8, "accuracy": 0.9}, "goal"),
         ({"auc": 0.8, "accuracy": 0.9, "half_width": 0.1, "difference": 0.1}, "goal"),
         ({"auc": 0.8, "half_width": 0.1}, "accuracy"),
@@ -199,27 +199,22 @@ def test_text_says_rows_errors_and_goal():
         ({"auc": 0.8, "accuracy": 0.9, "difference": 0.1, "level": 95}, "level"),
         ({"sd": 0, "difference": 0.1}, "sd"),
         ({"sd": 1, "difference": 0.1, "accuracy": 1.7}, "accuracy"),
-    ],
-)
-def test_bad_requests_are_explained(options, message):
-    with pytest.raises(InputError, match=message):
-        quiet(**options)
+    ]:
+        with noted(options=options, message=message), pytest.raises(InputError, match=message):
+            quiet(**options)
 
+    # Rows must be a count.
+    for n in [0, 1, -5, 2.5, "100", None, True]:
+        with noted(n=n), pytest.raises(InputError, match="`n`"):
+            detectable_difference(n, auc=0.8, accuracy=0.9)
 
-@pytest.mark.parametrize("n", [0, 1, -5, 2.5, "100", None, True])
-def test_rows_must_be_a_count(n):
-    with pytest.raises(InputError, match="`n`"):
-        detectable_difference(n, auc=0.8, accuracy=0.9)
-
-
-def test_a_pilot_without_standard_error_is_refused():
+    # A pilot without standard error is refused.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UQWarning)
         pilot = uqeval.estimate("uq_auc", [1, 1, 1, 1], [0, 1, 0, 1])
     with pytest.raises(InputError, match="pilot"):
         sample_size(pilot=pilot, half_width=0.1)
 
-
-def test_scores_with_fully_correlated_influence_are_refused():
+    # Scores with fully correlated influence are refused.
     with pytest.raises(InputError, match="never differ"):
         sample_size(auc=0.8, accuracy=0.9, difference=0.02, correlation=1)

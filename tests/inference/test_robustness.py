@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import uqeval as uq
+from cases import each, noted
 from uqeval import metrics
 from uqeval._errors import UQWarning
 
@@ -19,22 +20,23 @@ def quiet(*args, **kwargs):
         return uq.estimate(*args, **kwargs)
 
 
-@pytest.mark.parametrize("count", [10, 11, 12, 13, 17])
-def test_equal_clusters_never_give_an_interval_of_rounding_noise(count):
-    g = np.repeat(np.arange(count), 4)
-    s, d = np.tile([0.3, 0.1, 0.2, 0.15], count), np.tile([0.9, 0.2, 0.3, 0.1], count)
-    found = quiet("uq_c_index", s, d, clusters=g)
-    assert (found.se, found.method) == (0.0, "Wilson")
-    assert found.high - found.low > 0.1
-    e = np.tile([1, 0, 0, 0], count)
-    found = quiet("accuracy", e, clusters=g)
-    assert found.low < found.value < found.high
-    for name in ("aurc", "augrc"):
-        found = quiet(name, s, e, clusters=g)
-        assert math.isnan(found.low) or found.low < found.value < found.high
+def test_no_interval_is_made_of_rounding_noise():
+    # Equal clusters never give an interval of rounding noise.
+    for count in [10, 11, 12, 13, 17]:
+        with noted(count=count):
+            g = np.repeat(np.arange(count), 4)
+            s, d = np.tile([0.3, 0.1, 0.2, 0.15], count), np.tile([0.9, 0.2, 0.3, 0.1], count)
+            found = quiet("uq_c_index", s, d, clusters=g)
+            assert (found.se, found.method) == (0.0, "Wilson")
+            assert found.high - found.low > 0.1
+            e = np.tile([1, 0, 0, 0], count)
+            found = quiet("accuracy", e, clusters=g)
+            assert found.low < found.value < found.high
+            for name in ("aurc", "augrc"):
+                found = quiet(name, s, e, clusters=g)
+                assert math.isnan(found.low) or found.low < found.value < found.high
 
-
-def test_all_wrong_with_weights_has_no_interval_of_rounding_noise():
+    # All wrong with weights has no interval of rounding noise.
     rng = np.random.default_rng(0)
     found = quiet("augrc", rng.random(50), np.ones(50), weights=rng.random(50))
     assert found.value == 0.5
@@ -43,8 +45,21 @@ def test_all_wrong_with_weights_has_no_interval_of_rounding_noise():
     assert found.value == pytest.approx(0.3)
     assert found.se == 0
 
+    # Weighted Kendall without a cluster that matters has no interval.
+    s, d = np.array([0.06, 0.9, 0.68, 0.58, 0.98, 0.4]), np.array([0.54, 0.73, 0.93, 0.18, 0.92, 0.26])
+    w, g = np.array([0.1, 2, 5, 5, 2, 1]), np.array([0, 1, 0, 0, 0, 0])
+    for order in (np.arange(6), np.arange(6)[::-1]):
+        assert math.isnan(quiet("kendall_phi", s[order], d[order], weights=w[order], clusters=g[order]).se)
 
-@pytest.mark.parametrize("scale", [1e-200, 1e-30, 1e30, 1e160, 2.0**300])
+    # A single cluster has no interval even for a constant score.
+    e = np.arange(200) % 4 == 0
+    found = quiet("uq_auc", np.ones(200), e, clusters=np.zeros(200))
+    assert found.value == 0.5
+    assert math.isnan(found.se)
+    assert math.isnan(found.low)
+
+
+@each("scale", [1e-200, 1e-30, 1e30, 1e160, 2.0**300])
 def test_only_the_ratios_of_weights_matter(scale):
     rng = np.random.default_rng(0)
     s, d, e, w = rng.random(200), rng.random(200), rng.random(200) < 0.3, rng.random(200) + 0.1
@@ -60,45 +75,28 @@ def test_only_the_ratios_of_weights_matter(scale):
             assert a == pytest.approx(b, rel=1e-9, nan_ok=True), (metric.name, field)
 
 
-def test_weighted_kendall_without_a_cluster_that_matters_has_no_interval():
-    s, d = np.array([0.06, 0.9, 0.68, 0.58, 0.98, 0.4]), np.array([0.54, 0.73, 0.93, 0.18, 0.92, 0.26])
-    w, g = np.array([0.1, 2, 5, 5, 2, 1]), np.array([0, 1, 0, 0, 0, 0])
-    for order in (np.arange(6), np.arange(6)[::-1]):
-        assert math.isnan(quiet("kendall_phi", s[order], d[order], weights=w[order], clusters=g[order]).se)
-
-
-def test_a_single_cluster_has_no_interval_even_for_a_constant_score():
-    e = np.arange(200) % 4 == 0
-    found = quiet("uq_auc", np.ones(200), e, clusters=np.zeros(200))
-    assert found.value == 0.5
-    assert math.isnan(found.se)
-    assert math.isnan(found.low)
-
-
 def test_bools_that_are_not_0_or_1_in_memory_still_count_once():
     bits = np.zeros(1001, np.uint8)
     bits[-1] = 255
     assert metrics.uq_auc(np.arange(1001.0), bits.view(bool)) == 1.0
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
+def test_clusters_of_any_type_stay_apart_and_must_not_be_missing():
+    # Clusters of any type stay apart.
+    for make in [
         lambda k: [2**53 + x for x in k],
         lambda k: [2**64 + x for x in k],
         lambda k: np.array([2**53 + x for x in k], dtype=object),
         lambda k: [datetime.date(2020, 1, 1 + x) for x in k],
         lambda k: [f"{x:03d}" for x in k],
         lambda k: np.array(k) + 0.5,
-    ],
-)
-def test_clusters_of_any_type_stay_apart(make):
-    rng = np.random.default_rng(0)
-    k = [int(x) for x in rng.integers(0, 20, 200)]
-    assert quiet("uq_auc", rng.random(200), rng.random(200) < 0.3, clusters=make(k)).n_clusters == 20
+    ]:
+        with noted(make=make):
+            rng = np.random.default_rng(0)
+            k = [int(x) for x in rng.integers(0, 20, 200)]
+            assert quiet("uq_auc", rng.random(200), rng.random(200) < 0.3, clusters=make(k)).n_clusters == 20
 
-
-def test_missing_clusters_are_refused():
+    # Missing clusters are refused.
     rng = np.random.default_rng(0)
     s, e = rng.random(20), np.arange(20) % 3 == 0
     days = np.array(["2020-01-01"] * 20, "M8[D]")
@@ -107,8 +105,7 @@ def test_missing_clusters_are_refused():
         with pytest.raises(uq.InputError, match="`clusters` has 1 missing"):
             uq.estimate("uq_auc", s, e, clusters=clusters)
 
-
-def test_score_names_that_read_alike_are_refused():
+    # Score names that read alike are refused.
     s, e = np.arange(20.0), np.arange(20) % 3 == 0
     with pytest.raises(uq.InputError, match="read alike"):
         uq.evaluate(score={1: s, "1": -s}, error=e)

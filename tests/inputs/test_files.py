@@ -17,8 +17,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from cases import noted
 from uqeval._errors import InputError
-from uqeval.inputs import Predictions, predictions_from_frame, read_predictions
+from uqeval.inputs import Predictions, read_predictions
 
 N = 40
 RNG = np.random.default_rng(5)
@@ -61,7 +62,7 @@ def write_csv_gz(table, path):
 
 
 def write_npz(table, path):
-    p = predictions_from_frame(table)
+    p = Predictions.from_frame(table)
     np.savez(
         path,
         labels=table["label"].to_numpy().astype(str),
@@ -121,28 +122,27 @@ def check_same(a, b):
     assert (a.classes, a.group_names, a.n_classes) == (b.classes, b.group_names, b.n_classes)
 
 
-@pytest.mark.parametrize("name", WRITERS)
-def test_every_format_gives_the_predictions_of_the_frame(tmp_path, name):
+def test_every_format_gives_the_predictions_of_the_frame(tmp_path):
+    for name in WRITERS:
+        with noted(name=name):
+            table = example()
+            WRITERS[name](table, tmp_path / name)
+            check_same(read_predictions(tmp_path / name), Predictions.from_frame(table))
+            check_same(read_predictions(str(tmp_path / name)), Predictions.from_frame(table))
+
+    # JSON lines give the predictions of the frame.
+    for name in ["a.jsonl", "a.ndjson"]:
+        with noted(name=name):
+            table = example().drop_columns(["score_entropy"])  # JSON has no infinity
+            write_jsonl(table, tmp_path / name)
+            check_same(read_predictions(tmp_path / name), Predictions.from_frame(table))
+
+    # Frames of every kind give the predictions of the arrow table.
     table = example()
-    WRITERS[name](table, tmp_path / name)
-    check_same(read_predictions(tmp_path / name), predictions_from_frame(table))
-    check_same(read_predictions(str(tmp_path / name)), predictions_from_frame(table))
+    check_same(Predictions.from_frame(table.to_pandas()), Predictions.from_frame(table))
+    check_same(Predictions.from_frame(pl.from_arrow(table)), Predictions.from_frame(table))
 
-
-@pytest.mark.parametrize("name", ["a.jsonl", "a.ndjson"])
-def test_json_lines_give_the_predictions_of_the_frame(tmp_path, name):
-    table = example().drop_columns(["score_entropy"])  # JSON has no infinity
-    write_jsonl(table, tmp_path / name)
-    check_same(read_predictions(tmp_path / name), predictions_from_frame(table))
-
-
-def test_frames_of_every_kind_give_the_predictions_of_the_arrow_table():
-    table = example()
-    check_same(predictions_from_frame(table.to_pandas()), predictions_from_frame(table))
-    check_same(predictions_from_frame(pl.from_arrow(table)), predictions_from_frame(table))
-
-
-def test_file_and_arrays_agree(tmp_path):
+    # File and arrays agree.
     table = example()
     pq.write_table(table, tmp_path / "a.parquet")
     p = read_predictions(tmp_path / "a.parquet")
@@ -171,47 +171,44 @@ def test_odd_class_names_survive_csv(tmp_path, rows):
     frame.to_csv(tmp_path / "odd.csv", index=False)
     p = read_predictions(tmp_path / "odd.csv")
     assert [p.classes[k] for k in p.labels] == data["label"]
-    np.testing.assert_array_equal(p.probs, predictions_from_frame(frame).probs)
+    np.testing.assert_array_equal(p.probs, Predictions.from_frame(frame).probs)
 
 
-def test_csv_texts_keep_leading_zeros(tmp_path):
+def test_csv_files_are_read_as_they_were_meant(tmp_path):
+    # CSV texts keep leading zeros.
     (tmp_path / "a.csv").write_text("label,prob_1,cluster,id,group\n0,0.2,007,01,09\n1,0.7,7,1,10\n")
     p = read_predictions(tmp_path / "a.csv")
     assert p.clusters[0] != p.clusters[1]
     assert p.ids.tolist() == ["01", "1"]
     assert p.group_names == ("09", "10")
 
-
-def test_csv_numbers_written_as_floats_or_bools_are_labels(tmp_path):
+    # CSV numbers written as floats or bools are labels.
     (tmp_path / "a.csv").write_text("label,pred,prob\n0.0,True,0.2\n1.0,False,0.7\n")
     p = read_predictions(tmp_path / "a.csv")
     assert (p.labels.tolist(), p.pred.tolist()) == ([0, 1], [1, 0])
 
-
-def test_csv_quoted_line_breaks_are_read(tmp_path):
+    # CSV quoted line breaks are read.
     (tmp_path / "a.csv").write_text('text,label,prob\n"two\nlines",0,0.2\n"one",1,0.7\n')
     assert read_predictions(tmp_path / "a.csv").labels.tolist() == [0, 1]
 
-
-def test_csv_byte_order_mark_is_skipped(tmp_path):
+    # CSV byte order mark is skipped.
     (tmp_path / "a.csv").write_bytes(b"\xef\xbb\xbflabel,prob\n0,0.2\n1,0.7\n")
     assert read_predictions(tmp_path / "a.csv").n == 2
 
-
-def test_csv_numbers_may_become_fractions_late_in_a_large_file(tmp_path):
+    # CSV numbers may become fractions late in a large file.
     n = 300_000
     (tmp_path / "a.csv").write_text("label,prob\n" + "1,1\n" * n + "0,0.25\n")
     p = read_predictions(tmp_path / "a.csv")
     assert (p.n, p.probs[-1, 1]) == (n + 1, 0.25)
 
 
-def test_columns_are_renamed_in_files_as_in_frames(tmp_path):
+def test_columns_of_files_are_found_and_named_as_in_frames(tmp_path):
+    # Columns are renamed in files as in frames.
     (tmp_path / "a.csv").write_text("y_true,p0,p1,u\n0,0.8,0.2,3\n1,0.3,0.7,4\n")
     p = read_predictions(tmp_path / "a.csv", label="y_true", prob="p*", score="u")
     assert (p.classes, list(p.scores)) == (("0", "1"), ["u"])
 
-
-def test_only_the_needed_columns_are_read(tmp_path):
+    # Only the needed columns are read.
     # A column that cannot be read at all does no harm when nobody asks for it.
     table = pa.table({"label": [0, 1], "prob": [0.2, 0.7], "notes": ["x" * 2000, "y" * 2000]})
     path = tmp_path / "a.parquet"
@@ -224,8 +221,7 @@ def test_only_the_needed_columns_are_read(tmp_path):
         pq.read_table(path)
     assert read_predictions(path).n == 2
 
-
-def test_class_names_with_dots_are_read_from_parquet(tmp_path):
+    # Class names with dots are read from parquet.
     pq.write_table(
         pa.table({"label": ["a.b", "a"], "prob_a": [0.2, 0.7], "prob_a.b": [0.8, 0.3]}),
         tmp_path / "a.parquet",
@@ -233,24 +229,23 @@ def test_class_names_with_dots_are_read_from_parquet(tmp_path):
     assert read_predictions(tmp_path / "a.parquet").classes == ("a", "a.b")
 
 
-def test_a_glob_joins_files_in_sorted_order(tmp_path):
+def test_several_files_are_joined_in_sorted_order(tmp_path):
+    # A glob joins files in sorted order.
     table = example()
     for k, start in enumerate(range(0, N, 10)):
         pq.write_table(table.slice(start, 10), tmp_path / f"part{k}.parquet")
     (tmp_path / "readme.txt").write_text("not data")
-    whole = predictions_from_frame(table)
+    whole = Predictions.from_frame(table)
     check_same(read_predictions(tmp_path / "*.parquet"), whole)
     check_same(read_predictions(sorted(tmp_path.glob("*.parquet"), reverse=True)), whole)
 
-
-def test_several_npz_files_are_joined(tmp_path):
+    # Several NPZ files are joined.
     table = example()
     write_npz(table.slice(0, 30), tmp_path / "a.npz")
     write_npz(table.slice(30), tmp_path / "b.npz")
-    check_same(read_predictions(tmp_path / "?.npz"), predictions_from_frame(table))
+    check_same(read_predictions(tmp_path / "?.npz"), Predictions.from_frame(table))
 
-
-def test_files_of_several_formats_and_types_are_joined(tmp_path):
+    # Files of several formats and types are joined.
     (tmp_path / "a.csv").write_text("label,prob_0,prob_1\n0,1,0\n1,0,1\n")
     (tmp_path / "b.csv").write_text("label,prob_0,prob_1\n")
     pq.write_table(pa.table({"prob_1": [0.5, 0.25], "prob_0": [0.5, 0.75], "label": [1, 0]}), tmp_path / "c.parquet")
@@ -258,19 +253,18 @@ def test_files_of_several_formats_and_types_are_joined(tmp_path):
     assert p.labels.tolist() == [0, 1, 1, 0]
     assert p.probs[:, 1].tolist() == [0, 1, 0.5, 0.25]
 
-
-def test_files_of_one_row_each_are_joined(tmp_path):
+    # Files of one row each are joined.
     (tmp_path / "a.csv").write_text("label,prob\n0,0.5\n")
     (tmp_path / "b.csv").write_text("label,prob\n1,0.5\n")
     assert read_predictions(tmp_path / "*.csv").n == 2
 
 
-def test_npz_score_needs_no_name(tmp_path):
+def test_npz_files_need_no_columns(tmp_path):
+    # NPZ score needs no name.
     np.savez(tmp_path / "a.npz", score=[1.0, 2.0], error=[0, 1])
     assert list(read_predictions(tmp_path / "a.npz").scores) == ["score"]
 
-
-def test_npz_classes_and_normalize_may_be_given(tmp_path):
+    # NPZ classes and normalize may be given.
     np.savez(tmp_path / "a.npz", probs=[[1.0, 3.0], [2.0, 2.0]], labels=["x", "y"])
     p = read_predictions(tmp_path / "a.npz", classes=["x", "y"], normalize=True)
     assert (p.labels.tolist(), p.probs[0].tolist()) == ([0, 1], [0.25, 0.75])
@@ -346,24 +340,25 @@ BAD_FILES = {
 }
 
 
-@pytest.mark.parametrize(("name", "content", "message"), BAD_FILES.values(), ids=BAD_FILES)
-def test_bad_files_are_refused_by_name(tmp_path, name, content, message):
-    path = tmp_path / name
-    path.write_bytes(content)
-    with pytest.raises(InputError, match=message) as caught:
-        read_predictions(path)
-    assert str(caught.value).startswith(f"{path}: ")
-    assert "\n" not in str(caught.value)
-    assert caught.value.__suppress_context__ or caught.value.__context__ is None
+def test_bad_files_are_refused_by_name(tmp_path):
+    for label, (name, content, message) in BAD_FILES.items():
+        with noted(case=label):
+            path = tmp_path / name
+            path.write_bytes(content)
+            with pytest.raises(InputError, match=message) as caught:
+                read_predictions(path)
+            assert str(caught.value).startswith(f"{path}: ")
+            assert "\n" not in str(caught.value)
+            assert caught.value.__suppress_context__ or caught.value.__context__ is None
 
-
-@pytest.mark.parametrize("cut", range(1, 40))
-def test_a_parquet_file_cut_anywhere_is_refused(tmp_path, cut):
-    whole = parquet_bytes()
-    path = tmp_path / "cut.parquet"
-    path.write_bytes(whole[: len(whole) * cut // 40])
-    with pytest.raises(InputError, match=r"cut.parquet: cannot be read"):
-        read_predictions(path)
+    # A parquet file cut anywhere is refused.
+    for cut in range(1, 40):
+        with noted(cut=cut):
+            whole = parquet_bytes()
+            path = tmp_path / "cut.parquet"
+            path.write_bytes(whole[: len(whole) * cut // 40])
+            with pytest.raises(InputError, match=r"cut.parquet: cannot be read"):
+                read_predictions(path)
 
 
 BAD_ARRAYS = {
@@ -380,51 +375,49 @@ BAD_ARRAYS = {
 }
 
 
-@pytest.mark.parametrize(("arrays", "message"), BAD_ARRAYS.values(), ids=BAD_ARRAYS)
-def test_bad_npz_files_are_refused_by_name(tmp_path, arrays, message):
-    np.savez(tmp_path / "a.npz", **arrays)
-    with pytest.raises(InputError, match=message) as caught:
-        read_predictions(tmp_path / "a.npz")
-    assert str(caught.value).startswith(f"{tmp_path / 'a.npz'}: ")
+def test_bad_npz_files_are_refused_by_name(tmp_path):
+    for label, (arrays, message) in BAD_ARRAYS.items():
+        with noted(case=label):
+            np.savez(tmp_path / "a.npz", **arrays)
+            with pytest.raises(InputError, match=message) as caught:
+                read_predictions(tmp_path / "a.npz")
+            assert str(caught.value).startswith(f"{tmp_path / 'a.npz'}: ")
 
+    # A truncated NPZ file is refused.
+    for share in [0.2, 0.5, 0.8, 0.98]:
+        with noted(share=share):
+            whole = npz_bytes(tmp_path, labels=RNG.integers(0, 2, 500), probs=RNG.random(500))
+            (tmp_path / "cut.npz").write_bytes(whole[: int(len(whole) * share)])
+            with pytest.raises(InputError, match=r"cut.npz: cannot be read"):
+                read_predictions(tmp_path / "cut.npz")
 
-@pytest.mark.parametrize("share", [0.2, 0.5, 0.8, 0.98])
-def test_a_truncated_npz_file_is_refused(tmp_path, share):
-    whole = npz_bytes(tmp_path, labels=RNG.integers(0, 2, 500), probs=RNG.random(500))
-    (tmp_path / "cut.npz").write_bytes(whole[: int(len(whole) * share)])
-    with pytest.raises(InputError, match=r"cut.npz: cannot be read"):
-        read_predictions(tmp_path / "cut.npz")
-
-
-def test_a_damaged_npz_member_is_refused(tmp_path):
+    # A damaged NPZ member is refused.
     raw = bytearray(npz_bytes(tmp_path, labels=RNG.integers(0, 2, 500), probs=RNG.random(500)))
     raw[2000:2100] = b"\xff" * 100
     (tmp_path / "bad.npz").write_bytes(raw)
     with pytest.raises(InputError, match=r"bad.npz: "):
         read_predictions(tmp_path / "bad.npz")
 
-
-def test_a_single_array_is_no_npz_file(tmp_path):
+    # A single array is no NPZ file.
     with open(tmp_path / "a.npz", "wb") as file:
         np.save(file, np.zeros(3))
     with pytest.raises(InputError, match=r"a.npz: is a single array.*savez"):
         read_predictions(tmp_path / "a.npz")
 
-
-def test_column_options_do_not_apply_to_npz(tmp_path):
+    # Column options do not apply to NPZ.
     np.savez(tmp_path / "a.npz", labels=[0, 1], probs=[0.5, 0.5])
     with pytest.raises(InputError, match="`label` names a column"):
         read_predictions(tmp_path / "a.npz", label="y")
 
 
-def test_npz_files_and_tables_do_not_mix(tmp_path):
+def test_files_that_do_not_fit_together_are_named(tmp_path):
+    # NPZ files and tables do not mix.
     np.savez(tmp_path / "a.npz", labels=[0, 1], probs=[0.5, 0.5])
     (tmp_path / "b.csv").write_text("label,prob\n0,0.5\n")
     with pytest.raises(InputError, match="cannot be joined"):
         read_predictions([tmp_path / "a.npz", tmp_path / "b.csv"])
 
-
-def test_npz_files_must_agree_on_arrays_and_classes(tmp_path):
+    # NPZ files must agree on arrays and classes.
     np.savez(tmp_path / "a.npz", labels=[0, 1], probs=[0.5, 0.5], classes=["x", "y"])
     np.savez(tmp_path / "b.npz", labels=[0, 1], probs=[0.5, 0.5], classes=["y", "x"])
     np.savez(tmp_path / "c.npz", labels=[0, 1], probs=[0.5, 0.5], weights=[1, 1])
@@ -433,71 +426,64 @@ def test_npz_files_must_agree_on_arrays_and_classes(tmp_path):
     with pytest.raises(InputError, match=r"c.npz: lacks classes and also has weights"):
         read_predictions(tmp_path / "[ac].npz")
 
-
-def test_a_missing_file_suggests_the_nearest(tmp_path):
-    (tmp_path / "preds.csv").write_text("x")
-    with pytest.raises(InputError, match=r"pred.csv: there is no such file. Did you mean .preds.csv."):
-        read_predictions(tmp_path / "pred.csv")
-    with pytest.raises(InputError, match="there is no such file"):
-        read_predictions(tmp_path / "no" / "pred.csv")
-
-
-def test_a_pattern_without_match_is_refused(tmp_path):
-    with pytest.raises(InputError, match="no file matches"):
-        read_predictions(tmp_path / "*.parquet")
-
-
-def test_a_folder_is_refused_with_a_pattern_to_use(tmp_path):
-    with pytest.raises(InputError, match=r"is a folder.*\*\.parquet"):
-        read_predictions(tmp_path)
-
-
-def test_no_files_and_no_names_are_refused():
-    with pytest.raises(InputError, match="empty list"):
-        read_predictions([])
-    with pytest.raises(InputError, match="`path` holds 3"):
-        read_predictions([3])
-
-
-def test_a_file_named_twice_is_refused(tmp_path):
-    (tmp_path / "a.csv").write_text("label,prob\n0,0.5\n1,0.5\n")
-    with pytest.raises(InputError, match="named twice"):
-        read_predictions([tmp_path / "a.csv", tmp_path / "*.csv"])
-
-
-def test_a_file_with_brackets_in_its_name_is_read(tmp_path):
-    (tmp_path / "a[1].csv").write_text("label,prob\n0,0.5\n1,0.5\n")
-    assert read_predictions(tmp_path / "a[1].csv").n == 2
-
-
-def test_files_with_other_columns_are_named(tmp_path):
+    # Files with other columns are named.
     (tmp_path / "a.csv").write_text("label,prob_0,prob_1,extra\n0,0.5,0.5,1\n1,0.5,0.5,1\n")
     (tmp_path / "b.csv").write_text("label,prob_0,prob_1,weight\n0,0.5,0.5,1\n1,0.5,0.5,1\n")
     with pytest.raises(InputError, match=r"b.csv: also has weight, unlike .*a.csv"):
         read_predictions(tmp_path / "*.csv")
 
-
-def test_the_bad_one_of_several_files_is_named(tmp_path):
+    # The bad one of several files is named.
     (tmp_path / "a.csv").write_text("label,prob_0,prob_1\n0,0.5,0.5\n1,0.5,0.5\n")
     (tmp_path / "b.csv").write_text("label,prob_0,prob_1\n0,0.5,0.5\n1,0.5,0.4\n")
     with pytest.raises(InputError, match=r"b.csv: `probs` does not sum to 1: worst row 1") as caught:
         read_predictions(tmp_path / "*.csv")
     assert str(caught.value).count(".csv") == 1
 
-
-def test_types_that_cannot_be_joined_are_named(tmp_path):
+    # Types that cannot be joined are named.
     pq.write_table(pa.table({"label": [0, 1], "prob": [0.5, 0.5]}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"label": [0, 1], "prob": [[0.5], [0.5]]}), tmp_path / "b.parquet")
     with pytest.raises(InputError, match=r"column `prob` has types that cannot be joined|holds .*not numbers"):
         read_predictions(tmp_path / "*.parquet")
 
 
-def test_unknown_options_are_refused(tmp_path):
+def test_names_that_lead_to_no_file_are_refused_with_what_to_write(tmp_path):
+    # A missing file suggests the nearest.
+    (tmp_path / "preds.csv").write_text("x")
+    with pytest.raises(InputError, match=r"pred.csv: there is no such file. Did you mean .preds.csv."):
+        read_predictions(tmp_path / "pred.csv")
+    with pytest.raises(InputError, match="there is no such file"):
+        read_predictions(tmp_path / "no" / "pred.csv")
+
+    # A pattern without match is refused.
+    with pytest.raises(InputError, match="no file matches"):
+        read_predictions(tmp_path / "*.parquet")
+
+    # A folder is refused with a pattern to use.
+    with pytest.raises(InputError, match=r"is a folder.*\*\.parquet"):
+        read_predictions(tmp_path)
+
+    # No files and no names are refused.
+    with pytest.raises(InputError, match="empty list"):
+        read_predictions([])
+    with pytest.raises(InputError, match="`path` holds 3"):
+        read_predictions([3])
+
+    # A file named twice is refused.
+    (tmp_path / "a.csv").write_text("label,prob\n0,0.5\n1,0.5\n")
+    with pytest.raises(InputError, match="named twice"):
+        read_predictions([tmp_path / "a.csv", tmp_path / "*.csv"])
+
+    # Unknown options are refused.
     with pytest.raises(TypeError, match="lable"):
         read_predictions(tmp_path / "a.csv", lable="y")
 
 
-def test_a_home_folder_is_expanded(tmp_path, monkeypatch):
+def test_odd_but_good_names_of_files_are_read(tmp_path, monkeypatch):
+    # A file with brackets in its name is read.
+    (tmp_path / "a[1].csv").write_text("label,prob\n0,0.5\n1,0.5\n")
+    assert read_predictions(tmp_path / "a[1].csv").n == 2
+
+    # A home folder is expanded.
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "a.csv").write_text("label,prob\n0,0.5\n1,0.5\n")
     assert read_predictions(str(Path("~") / "a.csv")).n == 2

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import each, noted
 from uqeval._errors import InputError, UQWarning
 from uqeval.inputs import Predictions
 
@@ -28,33 +29,38 @@ def softmax(z):
     return e / e.sum(-1, keepdims=True)
 
 
-def test_arrays_come_out_as_float64_and_labels_as_int64():
+def test_every_kind_of_array_is_accepted():
+    # Every kind of vector is accepted.
+    for label, wrap in zip(
+        ["list", "numpy", "pandas", "polars", "arrow", "chunked", "tuple"],
+        [list, np.asarray, pd.Series, pl.Series, pa.array, lambda x: pa.chunked_array([x]), tuple],
+        strict=True,
+    ):
+        with noted(case=label):
+            p = Predictions(wrap(LABELS), probs=PROBS, weights=wrap([1.0, 2.0, 3.0, 4.0]), groups=wrap([7, 7, 9, 9]))
+            assert p.labels.tolist() == LABELS
+            assert p.weights.tolist() == [1, 2, 3, 4]
+            assert p.group_names == ("7", "9")
+
+    # Every kind of table is accepted as probs.
+    for wrap in [pd.DataFrame, lambda x: pl.DataFrame(x, orient="row"), np.asarray]:
+        with noted(wrap=wrap):
+            np.testing.assert_array_equal(Predictions(LABELS, probs=wrap(PROBS)).probs, PROBS)
+
+    # Labels may be passed by name.
+    assert Predictions(labels=LABELS, probs=PROBS).labels.tolist() == LABELS
+
+    # Arrays come out as float64 and labels as int64.
     p = Predictions(np.array(LABELS, dtype=np.uint8), probs=np.array(PROBS, dtype=np.float32), weights=[1, 2, 3, 4])
     assert (p.n, p.n_classes, p.classes) == (4, 3, ("0", "1", "2"))
     assert p.labels.dtype == np.int64
     assert p.probs.dtype == p.weights.dtype == np.float64
     np.testing.assert_allclose(p.probs, PROBS, rtol=1e-6)
 
-
-def test_labels_may_be_passed_by_name():
-    assert Predictions(labels=LABELS, probs=PROBS).labels.tolist() == LABELS
-
-
-@pytest.mark.parametrize(
-    "wrap",
-    [list, np.asarray, pd.Series, pl.Series, pa.array, lambda x: pa.chunked_array([x]), tuple],
-    ids=["list", "numpy", "pandas", "polars", "arrow", "chunked", "tuple"],
-)
-def test_every_kind_of_vector_is_accepted(wrap):
-    p = Predictions(wrap(LABELS), probs=PROBS, weights=wrap([1.0, 2.0, 3.0, 4.0]), groups=wrap([7, 7, 9, 9]))
-    assert p.labels.tolist() == LABELS
-    assert p.weights.tolist() == [1, 2, 3, 4]
-    assert p.group_names == ("7", "9")
-
-
-@pytest.mark.parametrize("wrap", [pd.DataFrame, lambda x: pl.DataFrame(x, orient="row"), np.asarray])
-def test_every_kind_of_table_is_accepted_as_probs(wrap):
-    np.testing.assert_array_equal(Predictions(LABELS, probs=wrap(PROBS)).probs, PROBS)
+    # Members may be a list of arrays.
+    p = Predictions(LABELS, members=[PROBS, PROBS])
+    assert p.members.shape == (2, 4, 3)
+    np.testing.assert_allclose(p.probs, PROBS)
 
 
 def test_cpu_tensors_are_accepted():
@@ -63,18 +69,17 @@ def test_cpu_tensors_are_accepted():
     np.testing.assert_allclose(p.probs, PROBS, rtol=1e-6)
 
 
-def test_probs_follow_from_logits():
+def test_probs_follow_from_logits_and_members():
+    # Probs follow from logits.
     p = Predictions(LABELS, logits=LOGITS)
     np.testing.assert_allclose(p.probs, PROBS, atol=1e-15)
     assert p.logits_match is True
 
-
-def test_huge_logits_do_not_overflow():
+    # Huge logits do not overflow.
     p = Predictions([0, 1], logits=[[1e4, -1e4], [-np.inf, 0.0]])
     assert p.probs.tolist() == [[1, 0], [0, 1]]
 
-
-def test_members_follow_from_member_logits_and_probs_from_members():
+    # Members follow from member logits and probs from members.
     z = np.stack([LOGITS, 2 * LOGITS])
     p = Predictions(LABELS, member_logits=z)
     np.testing.assert_allclose(p.members, softmax(z), atol=1e-15)
@@ -83,94 +88,86 @@ def test_members_follow_from_member_logits_and_probs_from_members():
     assert p.logits_match is False
 
 
-def test_members_may_be_a_list_of_arrays():
-    p = Predictions(LABELS, members=[PROBS, PROBS])
-    assert p.members.shape == (2, 4, 3)
-    np.testing.assert_allclose(p.probs, PROBS)
-
-
-def test_given_probs_win_over_members_and_logits():
+def test_given_probs_win_over_logits_and_logits_over_members():
+    # Given probs win over members and logits.
     other = np.full((4, 3), 1 / 3)
     p = Predictions(LABELS, probs=PROBS, members=[other, other])
     np.testing.assert_array_equal(p.probs, PROBS)
 
-
-def test_logits_win_over_members():
+    # Logits win over members.
     other = np.full((4, 3), 1 / 3)
     np.testing.assert_allclose(Predictions(LABELS, logits=LOGITS, members=[other]).probs, PROBS)
 
-
-def test_logits_that_belong_to_probs_match_in_silence():
+    # Logits that belong to probs match in silence.
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert Predictions(LABELS, probs=np.round(PROBS, 3), logits=LOGITS).logits_match is True
 
-
-def test_tempered_probs_give_one_warning():
+    # Tempered probs give one warning.
     with pytest.warns(UQWarning, match="the gap is taken from probs") as seen:
         p = Predictions(LABELS, probs=softmax(LOGITS / 2), logits=LOGITS)
     assert p.logits_match is False
     assert len(seen) == 1
 
 
-def test_one_probability_per_row_is_class_1():
+def test_one_column_is_class_1_and_row_sums_are_kept_or_normalised():
+    # One probability per row is class 1.
     p = Predictions([0, 1], probs=[0.2, 0.9])
     np.testing.assert_allclose(p.probs, [[0.8, 0.2], [0.1, 0.9]])
 
-
-def test_row_sums_off_by_2e_5_are_accepted_as_they_are():
+    # Row sums off by 2e 5 are accepted as they are.
     probs = np.array(PROBS)
     probs[1, 1] += 2e-5
     np.testing.assert_array_equal(Predictions(LABELS, probs=probs).probs, probs)
 
-
-def test_normalize_divides_probs_and_votes_by_their_sum():
+    # Normalize divides probs and votes by their sum.
     p = Predictions([0, 1], probs=[[2, 2], [1, 3]], soft_labels=[[9, 1], [20, 30]], normalize=True)
     np.testing.assert_allclose(p.probs, [[0.5, 0.5], [0.25, 0.75]])
     np.testing.assert_allclose(p.soft_labels, [[0.9, 0.1], [0.4, 0.6]])
 
-
-def test_string_labels_map_through_classes():
-    p = Predictions(["dog", "cat"], probs=[[0.4, 0.6], [0.9, 0.1]], pred=["cat", "cat"], classes=["cat", "dog"])
-    assert p.labels.tolist() == [1, 0]
-    assert p.pred.tolist() == [0, 0]
-    assert p.classes == ("cat", "dog")
+    # Float32 rounding beyond 0 and 1 is clipped.
+    p = Predictions([0, 1], probs=np.array([[1.0001, -0.0001], [0.5, 0.5]], dtype=np.float32))
+    assert p.probs[0].tolist() == [1, 0]
 
 
-def test_scores_and_a_loss_do_without_a_model():
+def test_errors_losses_and_labels_do_without_a_model():
+    # Scores and a loss do without a model.
     p = Predictions(scores={"s": [1, np.inf, -np.inf]}, loss=[-3.0, 0.5, 100.0])
     assert p.labels is None
     assert p.n_classes == 0
     assert p.scores["s"].tolist() == [1, np.inf, -np.inf]
     assert p.loss.tolist() == [-3, 0.5, 100]
 
-
-def test_labels_without_a_model_count_their_classes():
+    # Labels without a model count their classes.
     p = Predictions([0, 4, 1], scores={"s": [1, 2, 3]}, error=[0, 1, 0])
     assert p.n_classes == 5
 
-
-def test_error_is_never_recomputed():
+    # Error is never recomputed.
     p = Predictions([0, 1], probs=[[1, 0], [0, 1]], error=[True, True])
     assert p.error.tolist() == [1.0, 1.0]
 
+    # String labels map through classes.
+    p = Predictions(["dog", "cat"], probs=[[0.4, 0.6], [0.9, 0.1]], pred=["cat", "cat"], classes=["cat", "dog"])
+    assert p.labels.tolist() == [1, 0]
+    assert p.pred.tolist() == [0, 0]
+    assert p.classes == ("cat", "dog")
 
-def test_clusters_and_groups_become_codes():
+
+def test_clusters_groups_and_ids_keep_their_names():
+    # Clusters and groups become codes.
     p = Predictions(LABELS, probs=PROBS, clusters=["p9", "p1", "p9", "p1"], groups=["b", "a", "a", "b"])
     assert p.clusters.dtype == p.groups.dtype == np.int64
     assert p.cluster_values[p.clusters].tolist() == ["p9", "p1", "p9", "p1"]
     assert [p.group_names[g] for g in p.groups] == ["b", "a", "a", "b"]
 
-
-def test_numeric_texts_stay_apart_and_sort_as_numbers():
+    # Numeric texts stay apart and sort as numbers.
     p = Predictions(
         LABELS, probs=PROBS, groups=["10", "9", "10", "9"], clusters=np.array(["007", "7", "7", "7"], object)
     )
     assert p.group_names == ("9", "10")
     assert len(p.cluster_values) == 2
 
-
-def test_ids_are_kept_as_texts():
+    # Ids are kept as texts.
     assert Predictions(LABELS, probs=PROBS, ids=[10, 11, 12, 13]).ids.tolist() == ["10", "11", "12", "13"]
 
 
@@ -192,17 +189,30 @@ def full():
     )
 
 
-@pytest.mark.parametrize("rows", [[False, True, True, False], [1, 2], np.array([-3, -2]), pd.Series([1, 2])])
-def test_take_keeps_these_rows_of_everything(rows):
-    whole, part = full(), full().take(rows)
-    for name in ("labels", "probs", "logits", "soft_labels", "pred", "error", "loss", "weights", "ids"):
-        np.testing.assert_array_equal(getattr(part, name), getattr(whole, name)[1:3])
-    np.testing.assert_array_equal(part.members, whole.members[:, 1:3])
-    assert part.scores["s"].tolist() == [2, 3]
-    assert part.n == len(part) == 2
-    assert (part.clusters.tolist(), part.cluster_values.tolist()) == ([0, 0], ["b"])
-    assert (part.groups.tolist(), part.group_names) == ([0, 1], ("x", "y"))
-    assert part.classes == whole.classes
+def test_take_keeps_these_rows_of_everything():
+    for rows in [[False, True, True, False], [1, 2], np.array([-3, -2]), pd.Series([1, 2])]:
+        with noted(rows=rows):
+            whole, part = full(), full().take(rows)
+            for name in ("labels", "probs", "logits", "soft_labels", "pred", "error", "loss", "weights", "ids"):
+                np.testing.assert_array_equal(getattr(part, name), getattr(whole, name)[1:3])
+            np.testing.assert_array_equal(part.members, whole.members[:, 1:3])
+            assert part.scores["s"].tolist() == [2, 3]
+            assert part.n == len(part) == 2
+            assert (part.clusters.tolist(), part.cluster_values.tolist()) == ([0, 0], ["b"])
+            assert (part.groups.tolist(), part.group_names) == ([0, 1], ("x", "y"))
+            assert part.classes == whole.classes
+
+    # Take refuses rows that are not there.
+    for rows, message in [
+        ([0], "picks 1 row"),
+        ([], "picks 0 rows"),
+        ([0, 4], "holds 4 but there are 4 rows"),
+        ([True, False], "has 2 entries but there are 4 rows"),
+        ([0.5, 1.5], "boolean mask or row numbers"),
+        ([[0, 1]], "boolean mask or row numbers"),
+    ]:
+        with noted(rows=rows, message=message), pytest.raises(InputError, match=message):
+            full().take(rows)
 
 
 @given(st.lists(st.integers(0, 3), min_size=2, max_size=9), st.lists(st.integers(0, 1), min_size=2, max_size=4))
@@ -213,32 +223,15 @@ def test_taking_twice_is_taking_once(first, second):
     assert a.cluster_values[a.clusters].tolist() == b.cluster_values[b.clusters].tolist()
 
 
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        ([0], "picks 1 row"),
-        ([], "picks 0 rows"),
-        ([0, 4], "holds 4 but there are 4 rows"),
-        ([True, False], "has 2 entries but there are 4 rows"),
-        ([0.5, 1.5], "boolean mask or row numbers"),
-        ([[0, 1]], "boolean mask or row numbers"),
-    ],
-)
-def test_take_refuses_rows_that_are_not_there(rows, message):
-    with pytest.raises(InputError, match=message):
-        full().take(rows)
-
-
-def test_predictions_are_frozen():
+def test_predictions_are_frozen_survive_pickling_and_print_one_line():
+    # Predictions are frozen.
     with pytest.raises(AttributeError):
         full().probs = None
 
-
-def test_predictions_survive_pickling():
+    # Predictions survive pickling.
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(full())).probs, PROBS)
 
-
-def test_repr_is_one_line_with_rows_classes_and_contents():
+    # Repr is one line with rows classes and contents.
     assert repr(full()) == (
         "Predictions(4 rows, 3 classes: labels, probs, logits, soft_labels, pred, error, loss, weights, "
         "2 members, scores s, 3 clusters, 3 groups)"
@@ -324,15 +317,10 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize(("arguments", "message"), BAD.values(), ids=BAD)
+@each(("arguments", "message"), BAD.values(), ids=BAD)
 def test_bad_arrays_are_refused_with_a_clear_message(arguments, message):
     with pytest.raises(InputError, match=message):
         Predictions(**arguments)
-
-
-def test_float32_rounding_beyond_0_and_1_is_clipped():
-    p = Predictions([0, 1], probs=np.array([[1.0001, -0.0001], [0.5, 0.5]], dtype=np.float32))
-    assert p.probs[0].tolist() == [1, 0]
 
 
 def test_importing_inputs_loads_no_frame_library():

@@ -13,11 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracle
+from cases import each, on_both_kernels
 from strategies import BACKENDS, SCORES, TINY, each_backend, make_errors, make_scores, rows, seeds
 from uqeval import kernels
 
 needs_native = pytest.mark.skipif("native" not in BACKENDS, reason="the native kernels are not built")
-thorough = settings(max_examples=1000)
+thorough = settings(max_examples=200)
 
 # (rows, distinct scores, distinct losses); None: no ties. The sizes cross the digit changes of both kernels.
 LARGE = [
@@ -57,9 +58,10 @@ def test_order_is_stable_and_knows_its_ties(case):
         assert order.ties == (len(set(x.tolist())) < len(x))
 
 
-@pytest.mark.parametrize("n", [255, 256, 257, 4095, 4097, 6_001, 65_535, 65_537, 200_001])
-@pytest.mark.parametrize("kind", SCORES)
-def test_order_is_numpys_stable_argsort_at_any_size(n, kind, backend):
+@on_both_kernels
+@each("n", [255, 256, 257, 4095, 4097, 6_001, 65_535, 65_537, 200_001])
+@each("kind", SCORES)
+def test_order_is_numpys_stable_argsort_at_any_size(n, kind):
     x = make_scores(np.random.default_rng(n), n, kind)
     order = kernels.order_by(x)
     np.testing.assert_array_equal(order.row, np.argsort(x + 0.0, kind="stable"))
@@ -98,10 +100,9 @@ def test_auc_counts_equal_counting_all_pairs_and_their_sums_are_exact(case):
         assert sums.right_squares == sum(c * c for c in right)
 
 
-@pytest.mark.parametrize(
-    "values", [[], [1.0], [1.0, 1.0], [1.0, 2.0], [2.0, 1.0], [-0.0, 0.0], [0.0, TINY], [-math.inf, math.inf]]
-)
-def test_no_row_one_row_and_two_rows_are_counted(values, backend):
+@on_both_kernels
+@each("values", [[], [1.0], [1.0, 1.0], [1.0, 2.0], [2.0, 1.0], [-0.0, 0.0], [0.0, TINY], [-math.inf, math.inf]])
+def test_no_row_one_row_and_two_rows_are_counted(values):
     score, loss = np.array(values), np.arange(len(values), dtype=np.float64)
     credit2, comparable = kernels.pair_counts(score[None], loss)
     expected = oracle.pair_counts(score, loss)
@@ -113,9 +114,10 @@ def test_no_row_one_row_and_two_rows_are_counted(values, backend):
     assert len(order.row) == len(order.start) == len(order.end) == len(values)
 
 
-@pytest.mark.parametrize("scores", [0, 1, 3, 8])
-@pytest.mark.parametrize("n", [0, 1, 2, 100, 3_000])
-def test_many_scores_at_once_equal_one_by_one_for_any_number_of_threads(scores, n, backend):
+@on_both_kernels
+@each("scores", [0, 1, 3, 8])
+@each("n", [0, 1, 2, 100, 3_000])
+def test_many_scores_at_once_equal_one_by_one_for_any_number_of_threads(scores, n):
     rng = np.random.default_rng(n)
     loss = rng.integers(0, 20, n) / 20
     table = rng.integers(0, 50, (scores, n)) / 50
@@ -130,7 +132,7 @@ def test_many_scores_at_once_equal_one_by_one_for_any_number_of_threads(scores, 
 
 
 @needs_native
-@pytest.mark.parametrize(("n", "scores", "losses"), LARGE)
+@each(("n", "scores", "losses"), LARGE)
 def test_twins_give_the_same_integers_on_large_data_for_any_number_of_threads(n, scores, losses):
     score, loss = make_large(n, scores, losses)
     error = (loss > 0.5).astype(np.uint8)
@@ -161,7 +163,8 @@ def test_twins_give_the_same_integers_on_large_data_for_any_number_of_threads(n,
         assert pairs[1][i] == below.sum() + above.sum()
 
 
-def test_squares_are_exact_beyond_64_bits(backend):
+@on_both_kernels
+def test_squares_are_exact_beyond_64_bits():
     n = 4_000_000  # all wrong rows above all right ones: credit2 = n for each, Σ credit2² = n³/2 = 3.2e19 > 2⁶⁴
     score = np.arange(n, dtype=np.float64)
     error = (score >= n // 2).astype(np.uint8)
@@ -170,7 +173,8 @@ def test_squares_are_exact_beyond_64_bits(backend):
     assert sums.wrong_squares == sums.right_squares == (n // 2) * n**2 > 2**64
 
 
-def test_strided_read_only_and_reversed_arrays_are_counted_and_not_changed(backend):
+@on_both_kernels
+def test_strided_read_only_and_reversed_arrays_are_counted_and_not_changed():
     rng = np.random.default_rng(0)
     table = rng.integers(0, 9, (50, 3)).astype(np.float64)
     before = table.copy()
@@ -214,8 +218,9 @@ def test_order_free_sum_is_the_exact_sum_whatever_the_order_and_the_kernel(seed,
     assert abs(value - exact) <= max(math.ulp(exact), n * size * 2.0**-90)
 
 
-@pytest.mark.parametrize("n", [1_000, 300_000])
-def test_order_free_sum_is_bitwise_the_same_for_every_order_of_many_rows(n, backend):
+@on_both_kernels
+@each("n", [1_000, 300_000])
+def test_order_free_sum_is_bitwise_the_same_for_every_order_of_many_rows(n):
     rng = np.random.default_rng(0)
     for x in (rng.random(n), rng.normal(size=n), rng.lognormal(0, 8, n), rng.normal(size=n) + 1e9):
         first = kernels.order_free_sum(x)
@@ -223,7 +228,8 @@ def test_order_free_sum_is_bitwise_the_same_for_every_order_of_many_rows(n, back
         assert abs(first - math.fsum(x)) <= 2 * math.ulp(math.fsum(x)) + n * np.abs(x).max() * 2.0**-80
 
 
-def test_order_free_sum_of_infinities_is_theirs(backend):
+@on_both_kernels
+def test_order_free_sum_of_infinities_is_theirs():
     assert kernels.order_free_sum(np.array([1.0, math.inf])) == math.inf
     assert kernels.order_free_sum(np.array([-math.inf, 1.0])) == -math.inf
     assert kernels.order_free_sum(np.array([])) == 0
@@ -253,8 +259,9 @@ def test_concordance_sums_equal_deleting_rows_one_by_one(case):
             assert sums.shift2 == pytest.approx(float(sum(x * x for x in shifts)), rel=1e-12, abs=1e-15)
 
 
-@pytest.mark.parametrize(("n", "scores", "losses"), LARGE[:5])
-def test_concordance_sums_do_not_depend_on_the_order_of_rows(n, scores, losses, backend):
+@on_both_kernels
+@each(("n", "scores", "losses"), LARGE[:5])
+def test_concordance_sums_do_not_depend_on_the_order_of_rows(n, scores, losses):
     (credit2,), comparable = kernels.pair_counts(
         make_large(n, scores, losses)[0][None], make_large(n, scores, losses)[1]
     )
@@ -271,7 +278,7 @@ def totals(score, loss):
     return int(credit2.sum()) // 2, int(comparable.sum()) // 2
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(rows(target="loss", most=40, weighted=False), seeds, st.integers(0, 4))
 def test_bootstrap_of_rows_equals_counting_on_the_drawn_rows(case, seed, resamples):
     n = len(case.score)
@@ -287,7 +294,7 @@ def test_bootstrap_of_rows_equals_counting_on_the_drawn_rows(case, seed, resampl
             assert list(zip(credit2.tolist(), comparable.tolist(), strict=True)) == expected, backend
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(rows(target="loss", most=40, weighted=False), seeds)
 def test_bootstrap_of_clusters_equals_counting_on_the_rows_of_the_drawn_clusters(case, seed):
     n = len(case.score)
@@ -305,7 +312,7 @@ def test_bootstrap_of_clusters_equals_counting_on_the_rows_of_the_drawn_clusters
 
 
 @needs_native
-@pytest.mark.parametrize(("n", "scores", "losses"), LARGE[:4])
+@each(("n", "scores", "losses"), LARGE[:4])
 def test_twins_agree_on_large_bootstraps(n, scores, losses):
     score, loss = make_large(n, scores, losses)
     seeds_ = np.random.default_rng(2).integers(0, 2**64, 4, dtype=np.uint64)
@@ -320,7 +327,7 @@ def test_twins_agree_on_large_bootstraps(n, scores, losses):
 # ---- weights and clusters -------------------------------------------------------------------------------------
 
 
-@settings(max_examples=500)
+@settings(max_examples=100)
 @given(rows(target="loss", most=60, kinds=SCORES), seeds)
 def test_weighted_counts_equal_their_definition_and_do_not_depend_on_row_order(case, seed):
     rng = np.random.default_rng(seed)
@@ -341,7 +348,7 @@ def test_weighted_counts_equal_their_definition_and_do_not_depend_on_row_order(c
             np.testing.assert_array_equal(got, first[order])
 
 
-@settings(max_examples=300)
+@settings(max_examples=80)
 @given(rows(target="loss", most=40, weighted=False), seeds)
 def test_weighted_counts_with_unit_weights_are_the_integers(case, seed):
     credit2, comparable = oracle.pair_counts(case.score, case.target)
@@ -351,7 +358,7 @@ def test_weighted_counts_with_unit_weights_are_the_integers(case, seed):
         np.testing.assert_array_equal(weight, comparable)
 
 
-@settings(max_examples=300)
+@settings(max_examples=80)
 @given(rows(target="loss", most=40, weighted=False), seeds)
 def test_counts_within_clusters_equal_their_definition(case, seed):
     s, d, _ = case
@@ -367,8 +374,9 @@ def test_counts_within_clusters_equal_their_definition(case, seed):
             np.testing.assert_allclose(got, right, rtol=1e-12, atol=1e-12 * w.sum())
 
 
-@pytest.mark.parametrize("n", [50, 3_000])
-def test_weighted_counts_within_clusters_do_not_depend_on_row_order(n, backend):
+@on_both_kernels
+@each("n", [50, 3_000])
+def test_weighted_counts_within_clusters_do_not_depend_on_row_order(n):
     rng = np.random.default_rng(n)
     s, d, w = rng.integers(0, 9, n) / 9, rng.random(n).round(1), rng.lognormal(size=n)
     clusters = rng.integers(0, n // 5, n)
@@ -379,7 +387,8 @@ def test_weighted_counts_within_clusters_do_not_depend_on_row_order(n, backend):
         np.testing.assert_array_equal(a[order], b)
 
 
-def test_weighted_counts_are_exactly_zero_where_a_cluster_has_no_comparable_pair(backend):
+@on_both_kernels
+def test_weighted_counts_are_exactly_zero_where_a_cluster_has_no_comparable_pair():
     w = np.array([0.1, 0.2, 0.3, 0.7, 1.1])
     credit, weight = kernels.within_counts(np.arange(5.0), np.zeros(5), np.array([0, 0, 0, 1, 1]), w)
     assert credit.tolist() == weight.tolist() == [0.0] * 5

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from cases import each, noted
 from uqeval import metrics
 from uqeval._errors import InputError, UQWarning
 from uqeval.metrics import REGISTRY
@@ -67,60 +69,108 @@ def replaced(argument, value, at=2):
 # ---- values ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "argument"), PAIRS)
-def test_nan_is_an_error_that_names_argument_and_row(name, argument):
-    with raises(argument, "row 2"):
-        call(name, replaced(argument, NAN))
+def test_nan_is_an_error_that_names_argument_and_row():
+    for name, argument in PAIRS:
+        with noted(name=name, argument=argument), raises(argument, "row 2"):
+            call(name, replaced(argument, NAN))
+
+    # Missing entries are NaN.
+    for (name, argument), (label, convert) in product(
+        VECTORS,
+        zip(
+            ["none", "pandas", "polars", "arrow", "masked"],
+            [
+                lambda x: [*x[:3], None],
+                lambda x: pd.Series([*x[:3], None], dtype="Float64"),
+                lambda x: pl.Series([*map(float, x[:3]), None]),
+                lambda x: pa.array([*map(float, x[:3]), None]),
+                lambda x: np.ma.masked_array(np.array(x, dtype=float), mask=[False, False, False, True]),
+            ],
+            strict=True,
+        ),
+    ):
+        with noted(name=name, argument=argument, case=label), raises(argument, "row 3"):
+            call(name, {argument: convert(GOOD[argument])})
 
 
-@pytest.mark.parametrize("name", WEIGHTED)
-def test_nan_weights_are_an_error(name):
-    with raises("weights", "row 1"):
-        call(name, weights=[1, NAN, 1, 1])
+def test_weights_must_be_finite_not_negative_as_many_as_rows_and_positive_twice():
+    # NaN weights are an error.
+    for name in WEIGHTED:
+        with noted(name=name), raises("weights", "row 1"):
+            call(name, weights=[1, NAN, 1, 1])
+
+    # Infinite weights are an error.
+    for name in WEIGHTED:
+        with noted(name=name), raises("weights", "row 1"):
+            call(name, weights=[1, INF, 1, 1])
+
+    # Weights of another length are an error.
+    for name in WEIGHTED:
+        with noted(name=name), raises("weights", "3"):
+            call(name, weights=[1, 2, 3])
+
+    # One row with weight is an error.
+    for name in WEIGHTED:
+        with noted(name=name), pytest.raises(InputError):
+            call(name, weights=[0, 0, 1, 0])
+
+    # Negative weights are an error.
+    for name in WEIGHTED:
+        with noted(name=name), raises("weights", "row 2"):
+            call(name, weights=[1, 2, -0.5, 1])
+
+    # Weights that are all zero are an error.
+    for name in WEIGHTED:
+        with noted(name=name), raises("weights", "zero"):
+            call(name, weights=[0, 0, 0, 0])
 
 
-@pytest.mark.parametrize(("name", "argument"), [pair for pair in PAIRS if pair[1] not in ACCEPTS_INF])
-def test_infinity_is_an_error_where_it_makes_no_sense(name, argument):
-    with raises(argument, "row 2"):
-        call(name, replaced(argument, INF))
+def test_infinity_is_an_error_where_it_makes_no_sense_and_else_one_warning():
+    # Infinity is an error where it makes no sense.
+    for name, argument in [pair for pair in PAIRS if pair[1] not in ACCEPTS_INF]:
+        with noted(name=name, argument=argument), raises(argument, "row 2"):
+            call(name, replaced(argument, INF))
+
+    # Infinite score is accepted with one warning.
+    for name, value in product([name for name in ALL if "score" in REGISTRY[name].needs], [INF, -INF]):
+        with noted(name=name, value=value):
+            with pytest.warns(UQWarning, match="`score` has 1 infinite") as caught:
+                assert math.isfinite(call(name, replaced("score", value)))
+            assert len(caught) == 1
+
+    # Infinite scores on both sides give one warning.
+    for name in sorted(OOD):
+        with noted(name=name):
+            with pytest.warns(UQWarning, match="infinite") as caught:
+                call(name, {**replaced("score_in", INF), **replaced("score_out", INF)})
+            assert len(caught) == 1
 
 
-@pytest.mark.parametrize("name", WEIGHTED)
-def test_infinite_weights_are_an_error(name):
-    with raises("weights", "row 1"):
-        call(name, weights=[1, INF, 1, 1])
+def test_values_outside_their_range_are_an_error_that_names_the_row():
+    # Error other than 0 and 1 is an error.
+    for name, value in product(
+        [name for name in ALL if "error" in REGISTRY[name].needs and name not in LOSS01], [0.5, 2, -1]
+    ):
+        with noted(name=name, value=value), raises("error", "row 2"):
+            call(name, replaced("error", value))
+
+    # Loss outside [0, 1] is an error.
+    for name, value in product(sorted(LOSS01), [1.5, -0.1, 2]):
+        with noted(name=name, value=value), raises("error", "row 2"):
+            call(name, replaced("error", value))
+
+    # Confidence outside [0, 1] is an error.
+    for name, value in product(["ece", "ece_debiased"], [-0.01, 1.01, 17]):
+        with noted(name=name, value=value), raises("confidence", "row 2"):
+            call(name, replaced("confidence", value))
+
+    # Correct other than 0 and 1 is an error.
+    for value in [0.5, 2, -1]:
+        with noted(value=value), raises("correct", "row 2"):
+            call("ece", replaced("correct", value))
 
 
-@pytest.mark.parametrize("name", [name for name in ALL if "score" in REGISTRY[name].needs])
-@pytest.mark.parametrize("value", [INF, -INF])
-def test_infinite_score_is_accepted_with_one_warning(name, value):
-    with pytest.warns(UQWarning, match="`score` has 1 infinite") as caught:
-        assert math.isfinite(call(name, replaced("score", value)))
-    assert len(caught) == 1
-
-
-@pytest.mark.parametrize("name", sorted(OOD))
-def test_infinite_scores_on_both_sides_give_one_warning(name):
-    with pytest.warns(UQWarning, match="infinite") as caught:
-        call(name, {**replaced("score_in", INF), **replaced("score_out", INF)})
-    assert len(caught) == 1
-
-
-@pytest.mark.parametrize("name", [name for name in ALL if "error" in REGISTRY[name].needs and name not in LOSS01])
-@pytest.mark.parametrize("value", [0.5, 2, -1])
-def test_error_other_than_0_and_1_is_an_error(name, value):
-    with raises("error", "row 2"):
-        call(name, replaced("error", value))
-
-
-@pytest.mark.parametrize("name", sorted(LOSS01))
-@pytest.mark.parametrize("value", [1.5, -0.1, 2])
-def test_loss_outside_0_1_is_an_error(name, value):
-    with raises("error", "row 2"):
-        call(name, replaced("error", value))
-
-
-@pytest.mark.parametrize("curve", [metrics.mce_curve, metrics.mbc_curve, metrics.risk_coverage_curve])
+@each("curve", [metrics.mce_curve, metrics.mbc_curve, metrics.risk_coverage_curve])
 def test_curves_reject_what_their_metrics_reject(curve):
     name = "misaligned" if curve is metrics.mbc_curve else "error"
     with raises("score"):
@@ -138,232 +188,192 @@ def test_curves_reject_what_their_metrics_reject(curve):
             curve([0.1, 0.2], [0, 0.5])
 
 
-@pytest.mark.parametrize("name", ["ece", "ece_debiased"])
-@pytest.mark.parametrize("value", [-0.01, 1.01, 17])
-def test_confidence_outside_0_1_is_an_error(name, value):
-    with raises("confidence", "row 2"):
-        call(name, replaced("confidence", value))
+def test_options_outside_their_range_are_an_error_that_names_the_option():
+    # Number of bins must be a whole number.
+    for bins in [0, -1, 2.5, "15", None]:
+        with noted(bins=bins), raises("bins"):
+            call("ece", bins=bins)
 
-
-@pytest.mark.parametrize("value", [0.5, 2, -1])
-def test_correct_other_than_0_and_1_is_an_error(value):
-    with raises("correct", "row 2"):
-        call("ece", replaced("correct", value))
-
-
-@pytest.mark.parametrize("bins", [0, -1, 2.5, "15", None])
-def test_number_of_bins_must_be_a_whole_number(bins):
-    with raises("bins"):
-        call("ece", bins=bins)
-
-
-def test_number_of_bins_may_be_a_numpy_integer():
+    # Number of bins may be a NumPy integer.
     assert call("ece", bins=np.int64(15)) == call("ece", bins=15)
 
+    # Unknown choice is an error that lists the choices.
+    for option in ["scheme", "norm"]:
+        with noted(option=option), raises(option, '"'):
+            call("ece", **{option: "best"})
 
-@pytest.mark.parametrize("option", ["scheme", "norm"])
-def test_unknown_choice_is_an_error_that_lists_the_choices(option):
-    with raises(option, '"'):
-        call("ece", **{option: "best"})
+    # Tpr must lie in [0, 1].
+    for tpr in [0, -0.1, 1.1, 95, NAN, "0.95", None]:
+        with noted(tpr=tpr), raises("tpr"):
+            call("fpr_at_tpr", tpr=tpr)
 
+    # Eps must lie in [0, 1].
+    for eps in [0, 1, -1e-3, NAN]:
+        with noted(eps=eps), raises("eps"):
+            call("log_loss", eps=eps)
 
-@pytest.mark.parametrize("tpr", [0, -0.1, 1.1, 95, NAN, "0.95", None])
-def test_tpr_must_lie_in_0_1(tpr):
-    with raises("tpr"):
-        call("fpr_at_tpr", tpr=tpr)
-
-
-@pytest.mark.parametrize("eps", [0, 1, -1e-3, NAN])
-def test_eps_must_lie_in_0_1(eps):
-    with raises("eps"):
-        call("log_loss", eps=eps)
-
-
-def test_positive_side_must_be_in_or_out():
+    # Positive side must be in or out.
     with raises("positive"):
         call("ood_aupr", positive="ood")
+
+    # NaN policy is one of two.
+    with raises("nan"):
+        metrics.uq_auc([0.1, 0.2], [0, 1], nan="ignore")
 
 
 # ---- probabilities and labels ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["brier", "log_loss"])
-class TestProbabilities:
-    def test_row_sum_off_by_more_than_a_thousandth_is_an_error_with_the_worst_row(self, name):
-        with raises("probs", "row 1", "0.98"):
+each_table = each("name", ["brier", "log_loss"])
+
+
+def test_probabilities_are_refused_where_they_cannot_be_meant():
+    # Row sum off by more than a thousandth is an error with the worst row.
+    for name in ["brier", "log_loss"]:
+        with noted(name=name), raises("probs", "row 1", "0.98"):
             call(name, {"probs": [[0.9, 0.1], [0.6, 0.38], [0.2, 0.7995], [0.3, 0.7]]})
 
-    def test_rounded_rows_are_accepted(self, name):
-        rounded = call(name, {"probs": [[0.9, 0.10002], [0.6, 0.4], [0.2, 0.79998], [0.3, 0.7]]})
-        exact = call(name, {"probs": [[0.9, 0.1], [0.6, 0.4], [0.2, 0.8], [0.3, 0.7]]})
-        assert rounded == pytest.approx(exact, abs=1e-4)
-
-    def test_single_column_is_an_error(self, name):
-        with raises("probs"):
+    # Single column is an error.
+    for name in ["brier", "log_loss"]:
+        with noted(name=name), raises("probs"):
             call(name, {"probs": [[0.9], [0.6], [0.2], [0.3]]})
 
-    def test_three_axes_are_an_error(self, name):
-        with raises("probs"):
+    # Three axes are an error.
+    for name in ["brier", "log_loss"]:
+        with noted(name=name), raises("probs"):
             call(name, {"probs": np.full((2, 4, 2), 0.5)})
 
-    @pytest.mark.parametrize("value", [-0.1, 1.1, -2e-6, 1 + 2e-6])
-    def test_probability_outside_0_1_is_an_error(self, name, value):
-        with raises("probs", "row 2"):
+    # Probability outside [0, 1] is an error.
+    for name, value in product(["brier", "log_loss"], [-0.1, 1.1, -2e-6, 1 + 2e-6]):
+        with noted(name=name, value=value), raises("probs", "row 2"):
             call(name, {"probs": [0.1, 0.2, value, 0.3]})
 
-    @pytest.mark.parametrize("value", [-5e-7, 1 + 5e-7])
-    def test_probability_within_rounding_is_clipped(self, name, value):
-        assert call(name, {"probs": [0.1, 0.2, value, 0.3], "labels": [0, 0, round(value), 0]}) == call(
-            name, {"probs": [0.1, 0.2, round(value), 0.3], "labels": [0, 0, round(value), 0]}
-        )
-
-    def test_float32_has_a_wider_tolerance(self, name):
-        probs = np.array([0.1, 0.2, 1 + 5e-4, 0.3], dtype=np.float32)
-        call(name, {"probs": probs, "labels": [0, 1, 1, 0]})
-        with raises("probs"):
-            call(name, {"probs": probs.astype(np.float64), "labels": [0, 1, 1, 0]})
-
-    def test_logits_are_recognised(self, name):
-        with raises("probs", "logits"):
+    # Logits are recognised.
+    for name in ["brier", "log_loss"]:
+        with noted(name=name), raises("probs", "logits"):
             call(name, {"probs": [[3.0, -2.5], [0.1, 4.0], [1.0, 1.0], [-1.0, 2.2]]})
 
-    @pytest.mark.parametrize("label", [-1, 2, 1.5, NAN])
-    def test_label_outside_the_classes_is_an_error(self, name, label):
-        with raises("labels", "row 2"):
+
+def test_probabilities_within_rounding_are_accepted():
+    # Rounded rows are accepted.
+    for name in ["brier", "log_loss"]:
+        with noted(name=name):
+            rounded = call(name, {"probs": [[0.9, 0.10002], [0.6, 0.4], [0.2, 0.79998], [0.3, 0.7]]})
+            exact = call(name, {"probs": [[0.9, 0.1], [0.6, 0.4], [0.2, 0.8], [0.3, 0.7]]})
+            assert rounded == pytest.approx(exact, abs=1e-4)
+
+    # Probability within rounding is clipped.
+    for name, value in product(["brier", "log_loss"], [-5e-7, 1 + 5e-7]):
+        with noted(name=name, value=value):
+            assert call(name, {"probs": [0.1, 0.2, value, 0.3], "labels": [0, 0, round(value), 0]}) == call(
+                name, {"probs": [0.1, 0.2, round(value), 0.3], "labels": [0, 0, round(value), 0]}
+            )
+
+    # Float32 has a wider tolerance.
+    for name in ["brier", "log_loss"]:
+        with noted(name=name):
+            probs = np.array([0.1, 0.2, 1 + 5e-4, 0.3], dtype=np.float32)
+            call(name, {"probs": probs, "labels": [0, 1, 1, 0]})
+            with raises("probs"):
+                call(name, {"probs": probs.astype(np.float64), "labels": [0, 1, 1, 0]})
+
+
+def test_labels_must_be_class_indices():
+    # Label outside the classes is an error.
+    for name, label in product(["brier", "log_loss"], [-1, 2, 1.5, NAN]):
+        with noted(name=name, label=label), raises("labels", "row 2"):
             call(name, {"labels": [0, 1, label, 0]})
 
-    def test_labels_that_are_words_are_an_error(self, name):
-        with raises("labels"):
+    # Labels that are words are an error.
+    for name in ["brier", "log_loss"]:
+        with noted(name=name), raises("labels"):
             call(name, {"labels": ["cat", "dog", "cat", "dog"]})
 
 
 # ---- shapes ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "argument"), [pair for pair in PAIRS if pair[0] not in OOD and pair[0] != "accuracy"])
-def test_different_lengths_are_an_error_that_names_both_arguments(name, argument):
-    with pytest.raises(InputError) as caught:
-        call(name, {argument: GOOD[argument][:3]})
-    for needed in REGISTRY[name].needs:
-        assert named(needed) in str(caught.value)
+def test_lengths_must_agree_and_two_rows_are_the_least():
+    # Different lengths are an error that names both arguments.
+    for name, argument in [pair for pair in PAIRS if pair[0] not in OOD and pair[0] != "accuracy"]:
+        with noted(name=name, argument=argument):
+            with pytest.raises(InputError) as caught:
+                call(name, {argument: GOOD[argument][:3]})
+            for needed in REGISTRY[name].needs:
+                assert named(needed) in str(caught.value)
+
+    # Fewer than two rows are an error.
+    for name, rows in product(ALL, [0, 1]):
+        with noted(name=name, rows=rows):
+            if name in OOD and rows == 1:
+                continue  # one row on each side can be ranked
+            with pytest.raises(InputError, match=named(REGISTRY[name].needs[0])):
+                call(name, {argument: np.array(GOOD[argument])[:rows] for argument in REGISTRY[name].needs})
 
 
-@pytest.mark.parametrize("name", WEIGHTED)
-def test_weights_of_another_length_are_an_error(name):
-    with raises("weights", "3"):
-        call(name, weights=[1, 2, 3])
+def test_what_is_not_a_vector_of_numbers_is_an_error_that_names_the_argument():
+    for (name, argument), value in product(
+        VECTORS,
+        [
+            None,
+            3.0,
+            "abc",
+            ["a", "b", "c", "d"],
+            [[0.1], [0.2], [0.3], [0.4]],
+            [[0.1, 0.2], [0.3]],
+            {"a": 1},
+            [1j, 2, 3, 4],
+        ],
+    ):
+        with noted(name=name, argument=argument, value=value), raises(argument):
+            call(name, {argument: value})
 
-
-@pytest.mark.parametrize("name", ALL)
-@pytest.mark.parametrize("rows", [0, 1])
-def test_fewer_than_two_rows_are_an_error(name, rows):
-    if name in OOD and rows == 1:
-        return  # one row on each side can be ranked
-    with pytest.raises(InputError, match=named(REGISTRY[name].needs[0])):
-        call(name, {argument: np.array(GOOD[argument])[:rows] for argument in REGISTRY[name].needs})
-
-
-@pytest.mark.parametrize("name", WEIGHTED)
-def test_one_row_with_weight_is_an_error(name):
-    with pytest.raises(InputError):
-        call(name, weights=[0, 0, 1, 0])
-
-
-@pytest.mark.parametrize(("name", "argument"), VECTORS)
-@pytest.mark.parametrize(
-    "value",
-    [
-        None,
-        3.0,
-        "abc",
-        ["a", "b", "c", "d"],
-        [[0.1], [0.2], [0.3], [0.4]],
-        [[0.1, 0.2], [0.3]],
-        {"a": 1},
-        [1j, 2, 3, 4],
-    ],
-    ids=["none", "number", "word", "words", "column", "ragged", "dict", "complex"],
-)
-def test_what_is_not_a_vector_of_numbers_is_an_error_that_names_the_argument(name, argument, value):
-    with raises(argument):
-        call(name, {argument: value})
-
-
-@pytest.mark.parametrize(("name", "argument"), VECTORS)
-@pytest.mark.parametrize(
-    "convert",
-    [
-        lambda x: [*x[:3], None],
-        lambda x: pd.Series([*x[:3], None], dtype="Float64"),
-        lambda x: pl.Series([*map(float, x[:3]), None]),
-        lambda x: pa.array([*map(float, x[:3]), None]),
-        lambda x: np.ma.masked_array(np.array(x, dtype=float), mask=[False, False, False, True]),
-    ],
-    ids=["none", "pandas", "polars", "arrow", "masked"],
-)
-def test_missing_entries_are_nan(name, argument, convert):
-    with raises(argument, "row 3"):
-        call(name, {argument: convert(GOOD[argument])})
-
-
-@pytest.mark.parametrize("name", [name for name in ALL if "score" in REGISTRY[name].needs])
-def test_integers_that_float64_cannot_tell_apart_are_an_error(name):
-    with raises("score"):
-        call(name, {"score": np.array([2**60, 2**60 + 1, 2, 3])})
+    # Integers that float64 cannot tell apart are an error.
+    for name in [name for name in ALL if "score" in REGISTRY[name].needs]:
+        with noted(name=name), raises("score"):
+            call(name, {"score": np.array([2**60, 2**60 + 1, 2, 3])})
 
 
 # ---- weights --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", WEIGHTED)
-def test_negative_weights_are_an_error(name):
-    with raises("weights", "row 2"):
-        call(name, weights=[1, 2, -0.5, 1])
-
-
-@pytest.mark.parametrize("name", WEIGHTED)
-def test_weights_that_are_all_zero_are_an_error(name):
-    with raises("weights", "zero"):
-        call(name, weights=[0, 0, 0, 0])
-
-
 # ---- the message ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [name for name in WEIGHTED if "score" not in REGISTRY[name].needs])
-def test_messages_do_not_speak_of_a_score_that_was_not_asked_for(name):
-    first = REGISTRY[name].needs[0]
-    bad = [
-        ({first: GOOD[first][:3]} if len(REGISTRY[name].needs) > 1 else {first: [[0, 1]]}, {}),
-        ({}, {"weights": [1, 2, 3]}),
-        ({}, {"weights": [0, 0, 1, 0]}),
-        ({argument: np.array(GOOD[argument])[:1] for argument in REGISTRY[name].needs}, {}),
-        ({first: None}, {}),
-    ]
-    for change, options in bad:
-        with pytest.raises(InputError) as caught:
-            call(name, change, **options)
-        assert "`score`" not in str(caught.value)
+def test_messages_speak_of_what_was_asked_for_and_say_what_to_do():
+    # Messages do not speak of a score that was not asked for.
+    for name in [name for name in WEIGHTED if "score" not in REGISTRY[name].needs]:
+        with noted(name=name):
+            first = REGISTRY[name].needs[0]
+            bad = [
+                ({first: GOOD[first][:3]} if len(REGISTRY[name].needs) > 1 else {first: [[0, 1]]}, {}),
+                ({}, {"weights": [1, 2, 3]}),
+                ({}, {"weights": [0, 0, 1, 0]}),
+                ({argument: np.array(GOOD[argument])[:1] for argument in REGISTRY[name].needs}, {}),
+                ({first: None}, {}),
+            ]
+            for change, options in bad:
+                with pytest.raises(InputError) as caught:
+                    call(name, change, **options)
+                assert "`score`" not in str(caught.value)
 
+    # Messages offer NaN omit only where it exists.
+    for name in ALL:
+        with noted(name=name):
+            first = REGISTRY[name].needs[0]
+            with pytest.raises(InputError) as caught:
+                call(name, replaced(first, NAN))
+            if "omit" in str(caught.value):
+                with pytest.warns(UQWarning):
+                    call(name, replaced(first, NAN), nan="omit")
 
-@pytest.mark.parametrize("name", ALL)
-def test_messages_offer_nan_omit_only_where_it_exists(name):
-    first = REGISTRY[name].needs[0]
-    with pytest.raises(InputError) as caught:
-        call(name, replaced(first, NAN))
-    if "omit" in str(caught.value):
-        with pytest.warns(UQWarning):
-            call(name, replaced(first, NAN), nan="omit")
-
-
-def test_message_counts_and_says_what_to_do():
+    # Message counts and says what to do.
     with pytest.raises(
         InputError, match=r"`score` has 3 NaN \(first at row 1\)\. Drop those rows or pass nan=\"omit\""
     ):
         metrics.uq_auc([0.1, NAN, NAN, NAN], [0, 1, 0, 1])
 
-
-def test_unknown_metric_suggests_the_nearest():
+    # Unknown metric suggests the nearest.
     with pytest.raises(InputError, match="uq_auc"):
         get_metric("uqauc")
     with pytest.raises(ValueError):
@@ -373,37 +383,31 @@ def test_unknown_metric_suggests_the_nearest():
 # ---- nan="omit" -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", OMIT)
-def test_omit_drops_whole_rows_and_says_how_many(name):
-    first, second = REGISTRY[name].needs
-    n, rng = 12, np.random.default_rng(0)
-    x, y, w = rng.random(n), np.array([0, 1] * 6, dtype=float), rng.integers(1, 4, n).astype(float)
-    x[3] = y[5] = y[3] = w[7] = NAN
-    keep = ~(np.isnan(x) | np.isnan(y))
-    function = REGISTRY[name].function
-    with pytest.warns(UQWarning, match="2 rows") as caught:
-        assert function(x, y, nan="omit") == function(x[keep], y[keep])
-    assert len(caught) == 1
-    keep &= ~np.isnan(w)
-    with pytest.warns(UQWarning, match="3 rows"):
-        assert function(x, y, weights=w, nan="omit") == function(x[keep], y[keep], weights=w[keep])
-    assert {first, second} == set(REGISTRY[name].needs)
+def test_omit_drops_whole_rows_and_says_how_many():
+    for name in OMIT:
+        with noted(name=name):
+            first, second = REGISTRY[name].needs
+            n, rng = 12, np.random.default_rng(0)
+            x, y, w = rng.random(n), np.array([0, 1] * 6, dtype=float), rng.integers(1, 4, n).astype(float)
+            x[3] = y[5] = y[3] = w[7] = NAN
+            keep = ~(np.isnan(x) | np.isnan(y))
+            function = REGISTRY[name].function
+            with pytest.warns(UQWarning, match="2 rows") as caught:
+                assert function(x, y, nan="omit") == function(x[keep], y[keep])
+            assert len(caught) == 1
+            keep &= ~np.isnan(w)
+            with pytest.warns(UQWarning, match="3 rows"):
+                assert function(x, y, weights=w, nan="omit") == function(x[keep], y[keep], weights=w[keep])
+            assert {first, second} == set(REGISTRY[name].needs)
 
+    # Omit without NaN changes nothing and does not warn.
+    for name in OMIT:
+        with noted(name=name), warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert call(name, nan="omit") == call(name)
 
-@pytest.mark.parametrize("name", OMIT)
-def test_omit_without_nan_changes_nothing_and_does_not_warn(name):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert call(name, nan="omit") == call(name)
-
-
-def test_omit_must_leave_two_rows():
+    # Omit must leave two rows.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UQWarning)
         with pytest.raises(InputError):
             metrics.uq_auc([NAN, NAN, 0.3], [0, 1, 0], nan="omit")
-
-
-def test_nan_policy_is_one_of_two():
-    with raises("nan"):
-        metrics.uq_auc([0.1, 0.2], [0, 1], nan="ignore")

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 import oracle
+from cases import each
 from strategies import confidences, each_backend, in_out, rows, tables
 from uqeval import metrics
 
@@ -17,8 +18,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*infinite values:uqeval._errors.UQWarning"),
     pytest.mark.filterwarnings("ignore:.*log-loss is infinite:uqeval._errors.UQWarning"),
 ]
-# Each claim on some hundreds of cases always, and on thousands with the slow tests.
-often = pytest.mark.parametrize("examples", [150, pytest.param(2000, marks=pytest.mark.slow)])
+# Each claim on a hundred cases always, and on thousands with the slow tests.
+often = pytest.mark.parametrize("examples", [100, pytest.param(2000, marks=pytest.mark.slow)])
 
 
 def assert_close(value, expected, tolerance=1e-12, what=""):
@@ -42,7 +43,7 @@ def twin(metric):
 
 
 @often
-@pytest.mark.parametrize("kind", ["error", "loss01", "loss"])
+@each("kind", ["error", "loss01", "loss"])
 def test_every_metric_that_ranks_rows_equals_its_definition(kind, examples):
     names = [m for m in metrics.REGISTRY.values() if m.uses_score and _takes(m, kind)]
     assert len(names) >= 5
@@ -80,7 +81,7 @@ def test_aurc_is_the_mean_over_all_tie_breaks(case):
         assert_close(metrics.aurc(case.score, case.target), expected, what=backend)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(rows(target="error"))
 def test_curves_equal_the_risk_inside_sub_level_sets(case):
     s, e, w = case
@@ -108,7 +109,7 @@ def test_risk_coverage_curve_takes_a_loss(case):
     np.testing.assert_allclose(curve.risk, expected[:, 2], rtol=1e-12, atol=1e-15)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(confidences())
 def test_ece_equals_its_definition(case):
     c, a, w = case
@@ -120,7 +121,7 @@ def test_ece_equals_its_definition(case):
             assert_close(metrics.ece(c, a, bins=bins, scheme=scheme, weights=w, norm="l2") ** 2, square, what="l2")
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(confidences())
 def test_debiased_ece_equals_its_definition(case):
     c, a, _ = case
@@ -133,7 +134,7 @@ def test_debiased_ece_equals_its_definition(case):
             assert_close(metrics.ece(c, a, norm="l2", **options) ** 2, square, what=f"l2 {scheme} {bins}")
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(tables(most=30))
 def test_brier_and_log_loss_equal_their_definitions(case):
     probs, labels, w, _ = case
@@ -143,7 +144,7 @@ def test_brier_and_log_loss_equal_their_definitions(case):
         assert_close(metrics.log_loss(probs, labels, weights=w), expected[1], what="log_loss")
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(in_out())
 def test_ood_metrics_equal_their_definitions(case):
     inside, outside = case

@@ -1,4 +1,4 @@
-"""Identities between metrics, and the numbers of SPEC section 8 where the paper slips."""
+"""Identities between metrics, and the counter-examples of docs/theory/corrections.md, by section."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 import oracle
+from cases import each
 from strategies import each_backend, rows
 from uqeval import metrics
 
@@ -20,7 +21,7 @@ pytestmark = [
 close = {"rel": 1e-12, "abs": 1e-12}
 
 
-@settings(max_examples=500)
+@settings(max_examples=150)
 @given(rows(target="error"))
 def test_areas_are_functions_of_uq_auc_and_the_error_rate(case):
     s, e, w = case
@@ -35,7 +36,7 @@ def test_areas_are_functions_of_uq_auc_and_the_error_rate(case):
             assert h_auc == pytest.approx(auc * err * (1 - err), **close)
 
 
-@settings(max_examples=500)
+@settings(max_examples=150)
 @given(rows(target="loss01"))
 def test_auarc_and_prr_are_mirrors_of_aurc_and_naurc(case):
     s, d, w = case
@@ -44,7 +45,7 @@ def test_auarc_and_prr_are_mirrors_of_aurc_and_naurc(case):
         assert metrics.prr(s, d, weights=w) == pytest.approx(1 - metrics.naurc(s, d, weights=w), nan_ok=True, abs=1e-15)
 
 
-@settings(max_examples=500)
+@settings(max_examples=150)
 @given(rows(target="error"))
 def test_c_index_of_errors_is_uq_auc(case):
     s, e, w = case
@@ -53,7 +54,7 @@ def test_c_index_of_errors_is_uq_auc(case):
         assert c == pytest.approx(auc, rel=0 if w is None else 1e-13, abs=0, nan_ok=True)
 
 
-@settings(max_examples=500)
+@settings(max_examples=150)
 @given(rows(target="loss"))
 def test_somers_d_is_twice_the_c_index_less_one(case):
     s, d, w = case
@@ -62,7 +63,7 @@ def test_somers_d_is_twice_the_c_index_less_one(case):
         assert metrics.somers_d(s, d, weights=w) == pytest.approx(expected, nan_ok=True, **close)
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(rows(target="loss"))
 def test_kendall_is_symmetric(case):
     s, d, w = case
@@ -70,7 +71,7 @@ def test_kendall_is_symmetric(case):
     assert one == pytest.approx(other, nan_ok=True, **close)
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(rows(target="loss01"))
 def test_e_aurc_and_naurc_agree(case):
     s, d, w = case
@@ -82,7 +83,7 @@ def test_e_aurc_and_naurc_agree(case):
         )
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(rows(target="error", weighted=False))
 def test_ood_auroc_is_uq_auc_with_the_foreign_rows_as_errors(case):
     s, e, _ = case
@@ -90,7 +91,7 @@ def test_ood_auroc_is_uq_auc_with_the_foreign_rows_as_errors(case):
         assert metrics.ood_auroc(s[e == 0], s[e == 1]) == metrics.uq_auc(s, e)
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(rows(target="error"))
 def test_curves_end_at_the_error_rate_and_carry_the_areas(case):
     s, e, w = case
@@ -102,7 +103,7 @@ def test_curves_end_at_the_error_rate_and_carry_the_areas(case):
     assert metrics.augrc(s, e, weights=w) == pytest.approx(float((np.diff(x) * (y[1:] + y[:-1]) / 2).sum()), **close)
 
 
-@pytest.mark.parametrize("n", range(2, 10))
+@each("n", range(2, 10))
 def test_oracle_aurc_is_the_exact_optimum_and_the_least_of_all_rankings(n):
     for wrong in range(1, n):
         best = float(oracle.aurc_opt_of_errors(n, wrong))
@@ -116,7 +117,7 @@ def test_oracle_aurc_is_the_exact_optimum_and_the_least_of_all_rankings(n):
         assert min(values) == pytest.approx(best, abs=1e-15)
 
 
-# ---- SPEC 8 ---------------------------------------------------------------------------------------------------
+# ---- docs/theory/corrections.md -------------------------------------------------------------------------------
 
 
 def ranked(n, places):
@@ -125,7 +126,7 @@ def ranked(n, places):
 
 
 def test_g_auc_is_twice_augrc_and_not_aurc_in_every_ranking_up_to_nine_rows():
-    """SPEC 8.1: equality in all enumerated rankings."""
+    """Section 1: equality in all enumerated rankings."""
     checked = 0
     for n in range(2, 10):
         for wrong in range(1, n):
@@ -138,17 +139,17 @@ def test_g_auc_is_twice_augrc_and_not_aurc_in_every_ranking_up_to_nine_rows():
     assert checked == 1004
 
 
-def test_equal_uq_auc_with_different_aurc():
-    """SPEC 8.1, n = 4: errors at ranks {1, 4} and {2, 3}."""
+def test_uq_auc_and_aurc_can_disagree_about_two_scores():
+    # Equal UQ-AUC with different AURC.
+    # Section 1, n = 4: errors at ranks {1, 4} and {2, 3}.
     a, b = ranked(4, [1, 4]), ranked(4, [2, 3])
     assert metrics.uq_auc(*a) == metrics.uq_auc(*b) == 0.5
     assert metrics.g_auc(*a) == metrics.g_auc(*b)
     assert metrics.aurc(*a) == pytest.approx(7 / 12, abs=1e-15)
     assert metrics.aurc(*b) == pytest.approx(5 / 12, abs=1e-15)
 
-
-def test_uq_auc_and_aurc_can_order_two_scores_the_other_way_round():
-    """SPEC 8.1, n = 5: errors at ranks {1, 5} and {2, 3}."""
+    # UQ-AUC and AURC can order two scores the other way round.
+    # Section 1, n = 5: errors at ranks {1, 5} and {2, 3}.
     a, b = ranked(5, [1, 5]), ranked(5, [2, 3])
     assert metrics.uq_auc(*a) == 0.5
     assert metrics.uq_auc(*b) == pytest.approx(1 / 3, abs=1e-16)
@@ -157,9 +158,8 @@ def test_uq_auc_and_aurc_can_order_two_scores_the_other_way_round():
     assert metrics.uq_auc(*a) > metrics.uq_auc(*b)
     assert metrics.aurc(*a) > metrics.aurc(*b)  # and lower is better
 
-
-def test_population_inversion_of_uq_auc_and_aurc():
-    """SPEC 8.1: 7% errors both. A: 30% in the 5% most certain, 55% in the last 10%. B: 10% above the 30% quantile."""
+    # Population inversion of UQ-AUC and AURC.
+    # Section 1: 7% errors both. A: 30% in the 5% most certain, 55% in the last 10%. B: 10% above the 30% quantile.
     n = 20_000
     rank = np.arange(n)
     rng = np.random.default_rng(0)
@@ -179,7 +179,7 @@ def test_population_inversion_of_uq_auc_and_aurc():
 
 
 def test_h_auc_prefers_the_worse_model():
-    """SPEC 8.2: accuracy .95 and UQ-AUC .95 → .045; accuracy .6 and UQ-AUC .6 → .144. So never across models."""
+    """Section 2: accuracy .95 and UQ-AUC .95 → .045; accuracy .6 and UQ-AUC .6 → .144. So never across models."""
 
     def model(right, wrong, auc):
         """Right scores 0, 1, 2 …; each wrong row above a share `auc` of them."""
@@ -195,7 +195,7 @@ def test_h_auc_prefers_the_worse_model():
 
 
 def test_ties_earn_half_so_that_a_constant_is_not_the_best_score():
-    """SPEC 8.4: "≤" on both sides would give a constant 1 and a perfect score .549 at accuracy .9."""
+    """Section 4: "≤" on both sides would give a constant 1 and a perfect score .549 at accuracy .9."""
     error = np.array([0] * 90 + [1] * 10)
     assert metrics.uq_auc(np.zeros(100), error) == 0.5
     assert metrics.uq_auc(error, error) == 1
@@ -203,12 +203,13 @@ def test_ties_earn_half_so_that_a_constant_is_not_the_best_score():
 
 
 def test_refinements_of_a_tied_truth_are_optimal_too():
-    """SPEC 8.5."""
+    """Section 5: a score may tell apart what the truth ties."""
     assert metrics.uq_auc([0.1, 0.2, 0.7, 0.9], [0, 0, 1, 1]) == 1
 
 
-def test_varphi_is_not_optimal_for_the_c_index_with_three_classes():
-    """SPEC 8.6: C(varphi) = .368, the reversed order .632."""
+def test_with_three_classes_varphi_and_the_mbc_curve_lose_their_guarantees():
+    # Varphi is not optimal for the c index with three classes.
+    # Section 6: C(varphi) = .368, the reversed order .632.
     nu = np.array([[0.55, 0, 0.45], [0.55, 0.45, 0]])
     probs = np.array([[0.50, 0.48, 0.02], [0.45, 0.55, 0]])
     x, y = np.nonzero(nu)
@@ -217,16 +218,15 @@ def test_varphi_is_not_optimal_for_the_c_index_with_three_classes():
     assert metrics.uq_c_index(varphi[x], loss, weights=weights) == pytest.approx(0.368, abs=5e-4)
     assert metrics.uq_c_index(-varphi[x], loss, weights=weights) == pytest.approx(0.632, abs=5e-4)
 
-
-def test_mbc_need_not_rise_with_three_classes():
-    """SPEC 8.7: 0, .286, .200."""
+    # Mbc need not rise with three classes.
+    # Section 7: 0, .286, .200.
     curve = metrics.mbc_curve([0.1, 0.55, 0.6], [0, 1, 0], weights=[0.5, 0.2, 0.3])
     assert curve.risk == pytest.approx([0, 2 / 7, 0.2], abs=1e-15)
     assert curve.coverage == pytest.approx([0.5, 0.7, 1.0], abs=1e-15)
 
 
 def test_c_index_rewards_the_models_own_noise():
-    """SPEC 8.8: confidence is pure noise, the label is Bayes': UQ-AUC about ½, UQ-C-index about .9."""
+    """Section 8: confidence is pure noise, the label is Bayes': UQ-AUC about ½, UQ-C-index about .9."""
     rng = np.random.default_rng(0)
     n = 20_000
     phi = rng.uniform(0, 0.2, n)
@@ -241,7 +241,7 @@ def test_c_index_rewards_the_models_own_noise():
 
 
 def test_distinct_saturated_gaps_are_ties_only_when_written_as_one_minus_p():
-    """SPEC 0: rank −p, not 1 − p."""
+    """Rank −p, not 1 − p."""
     p = np.array([1e-17, 1e-30, 0.5])
     score = [1, 2, 0]
     assert metrics.uq_c_index(score, -p) == 1

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
+from itertools import product
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import each, noted
 from uqeval._errors import InputError
 from uqeval.scores import free_energy, max_logit
 
 seeds = st.integers(0, 2**32 - 1)
-by_function = pytest.mark.parametrize("score", [free_energy, max_logit], ids=lambda function: function.__name__)
+by_function = each("score", [free_energy, max_logit], ids=lambda function: function.__name__)
 
 
 @given(seeds, st.integers(2, 12), st.sampled_from([0.5, 1.0, 3.0, 1000.0]))
@@ -34,18 +36,18 @@ def test_a_more_ambiguous_row_scores_higher(score):
     assert (np.diff(score([[9.0, 0.0, 0.0], [5.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.1, 0.0, 0.0]])) > 0).all()
 
 
-@by_function
-def test_logits_of_plus_and_minus_ten_thousand_are_finite(score):
-    assert score([[1e4, -1e4], [-1e4, -1e4], [1e4, 1e4]]) == pytest.approx([-1e4, 1e4, -1e4], rel=1e-3)
+def test_extreme_logits_and_temperatures_give_finite_scores():
+    # Logits of plus and minus ten thousand are finite.
+    for score in [free_energy, max_logit]:
+        with noted(score=score):
+            assert score([[1e4, -1e4], [-1e4, -1e4], [1e4, 1e4]]) == pytest.approx([-1e4, 1e4, -1e4], rel=1e-3)
 
-
-def test_free_energy_of_extreme_logits_is_finite():
+    # Free energy of extreme logits is finite.
     big = np.finfo(float).max
     for temperature in (1e-300, 1.0, 1e3):
         assert np.isfinite(free_energy([[big, -big], [-big, 0.0], [1e4, -1e4]], temperature)).all()
 
-
-def test_a_small_temperature_gives_max_logit():
+    # A small temperature gives max logit.
     logits = np.random.default_rng(0).normal(size=(50, 5))
     np.testing.assert_allclose(free_energy(logits, 1e-9), max_logit(logits), atol=1e-8)
 
@@ -65,29 +67,30 @@ def test_a_masked_class_counts_as_absent(score):
     assert masked == pytest.approx(score([[1.0, 2.0]]))
 
 
-@by_function
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.int32])
-def test_every_number_type_gives_float64(score, dtype):
-    logits = np.array([[3, 1, 0], [0, 0, 0]], dtype=dtype)
-    assert score(logits).dtype == np.float64
-    np.testing.assert_array_equal(score(logits), score(logits.astype(float).tolist()))
+def test_every_number_type_gives_float64():
+    for score, dtype in product([free_energy, max_logit], [np.float16, np.float32, np.float64, np.int32]):
+        with noted(score=score, dtype=dtype):
+            logits = np.array([[3, 1, 0], [0, 0, 0]], dtype=dtype)
+            assert score(logits).dtype == np.float64
+            np.testing.assert_array_equal(score(logits), score(logits.astype(float).tolist()))
 
-
-def test_max_logit_of_zero_is_plus_zero():
+    # Max logit of zero is plus zero.
     assert not np.signbit(max_logit([[0.0, -1.0]])[0])
 
 
-@pytest.mark.parametrize("temperature", [0, -1.0, math.nan, math.inf, "1", None, True])
-def test_a_temperature_that_is_not_a_positive_number_is_refused(temperature):
-    with pytest.raises(InputError, match=r"`temperature` must be a finite number above 0; it is"):
-        free_energy([[0.0, 1.0]], temperature)
+def test_bad_logits_and_temperatures_are_refused():
+    # A temperature that is not a positive number is refused.
+    for temperature in [0, -1.0, math.nan, math.inf, "1", None, True]:
+        message = "`temperature` must be a finite number above 0; it is"
+        with noted(temperature=temperature), pytest.raises(InputError, match=message):
+            free_energy([[0.0, 1.0]], temperature)
 
-
-@by_function
-def test_bad_logits_are_refused(score):
-    with pytest.raises(InputError, match="`logits` has NaN"):
-        score([[0.0, np.nan]])
-    with pytest.raises(InputError, match=r"`logits` has shape \(2,\)"):
-        score([0.0, 1.0])
-    with pytest.raises(InputError, match="`logits` has no finite maximum in row 1"):
-        score([[0.0, 1.0], [np.inf, 1.0]])
+    # Bad logits are refused.
+    for score in [free_energy, max_logit]:
+        with noted(score=score):
+            with pytest.raises(InputError, match="`logits` has NaN"):
+                score([[0.0, np.nan]])
+            with pytest.raises(InputError, match=r"`logits` has shape \(2,\)"):
+                score([0.0, 1.0])
+            with pytest.raises(InputError, match="`logits` has no finite maximum in row 1"):
+                score([[0.0, 1.0], [np.inf, 1.0]])

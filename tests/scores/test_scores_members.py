@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from itertools import product
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cases import each, noted
 from uqeval._errors import InputError
 from uqeval.scores import (
     aleatoric_entropy,
@@ -32,7 +34,7 @@ ALL = [
     vote_entropy,
 ]
 DISAGREEMENT = [mutual_information, predicted_class_variance, vote_ratio, vote_entropy]
-by_function = pytest.mark.parametrize("score", ALL, ids=lambda function: function.__name__)
+by_function = each("score", ALL, ids=lambda function: function.__name__)
 
 
 @st.composite
@@ -68,6 +70,7 @@ def brute(name, rows):
 
 
 @by_function
+@settings(max_examples=25)
 @given(members=ensembles())
 def test_score_equals_its_definition(score, members):
     means = np.sort(members.mean(axis=0), axis=-1)
@@ -78,21 +81,22 @@ def test_score_equals_its_definition(score, members):
     np.testing.assert_allclose(score(members)[keep], expected[keep], rtol=1e-11, atol=1e-14)
 
 
-@pytest.mark.parametrize("score", DISAGREEMENT, ids=lambda function: function.__name__)
-def test_members_that_disagree_more_score_higher(score):
-    agree = [[0.9, 0.1]] * 4
-    mild = [[0.9, 0.1], [0.9, 0.1], [0.9, 0.1], [0.2, 0.8]]
-    split = [[0.9, 0.1], [0.9, 0.1], [0.1, 0.9], [0.15, 0.85]]
-    assert (np.diff(score(np.array([agree, mild, split]).transpose(1, 0, 2))) > 0).all()
+def test_members_that_disagree_more_or_are_less_sure_score_higher():
+    # Members that disagree more score higher.
+    for score in DISAGREEMENT:
+        with noted(score=score):
+            agree = [[0.9, 0.1]] * 4
+            mild = [[0.9, 0.1], [0.9, 0.1], [0.9, 0.1], [0.2, 0.8]]
+            split = [[0.9, 0.1], [0.9, 0.1], [0.1, 0.9], [0.15, 0.85]]
+            assert (np.diff(score(np.array([agree, mild, split]).transpose(1, 0, 2))) > 0).all()
 
+    # Members closer to uniform score higher.
+    for score in [total_entropy, aleatoric_entropy]:
+        with noted(score=score):
+            rows = [[0.95, 0.05], [0.8, 0.2], [0.6, 0.4], [0.5, 0.5]]
+            assert (np.diff(score([rows, rows, rows])) > 0).all()
 
-@pytest.mark.parametrize("score", [total_entropy, aleatoric_entropy], ids=lambda function: function.__name__)
-def test_members_closer_to_uniform_score_higher(score):
-    rows = [[0.95, 0.05], [0.8, 0.2], [0.6, 0.4], [0.5, 0.5]]
-    assert (np.diff(score([rows, rows, rows])) > 0).all()
-
-
-def test_expected_free_energy_rises_with_ambiguity():
+    # Expected free energy rises with ambiguity.
     rows = [[9.0, 0.0], [4.0, 0.0], [0.5, 0.0]]
     assert (np.diff(expected_free_energy([rows, rows])) > 0).all()
 
@@ -118,6 +122,7 @@ def test_scores_stay_in_their_range(members):
 
 
 @by_function
+@settings(max_examples=25)
 @given(members=ensembles(), seed=st.integers(0, 2**32 - 1))
 def test_the_order_of_the_classes_changes_no_bit(score, members, seed):
     # Ties at the top go to the lowest index by definition, so only rows without any are comparable.
@@ -128,7 +133,7 @@ def test_the_order_of_the_classes_changes_no_bit(score, members, seed):
 
 
 @by_function
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=20)
 @given(members=ensembles())
 def test_a_row_scores_the_same_alone_and_in_a_batch(score, members):
     filler = np.full((len(members), 8_000, members.shape[-1]), 1 / members.shape[-1])
@@ -139,13 +144,19 @@ def test_a_row_scores_the_same_alone_and_in_a_batch(score, members):
     np.testing.assert_array_equal(many[-n:], alone)
 
 
-@pytest.mark.parametrize("m", [3, 5, 6, 7])
-def test_equal_vote_splits_tie_exactly(m):
-    rng = np.random.default_rng(m)
-    votes = np.arange(m) % 3
-    members = np.eye(4)[np.stack([rng.permutation(4)[rng.permutation(votes)] for _ in range(200)], axis=1)]
-    for score in (vote_entropy, vote_ratio, total_entropy, mutual_information):
-        assert len(set(score(members))) == 1
+def test_votes_tie_exactly_and_a_tied_member_votes_for_the_lowest_index():
+    # Equal vote splits tie exactly.
+    for m in [3, 5, 6, 7]:
+        with noted(m=m):
+            rng = np.random.default_rng(m)
+            votes = np.arange(m) % 3
+            members = np.eye(4)[np.stack([rng.permutation(4)[rng.permutation(votes)] for _ in range(200)], axis=1)]
+            for score in (vote_entropy, vote_ratio, total_entropy, mutual_information):
+                assert len(set(score(members))) == 1
+
+    # A member whose top is tied votes for the lowest index.
+    members = [[[0.5, 0.5]], [[0.1, 0.9]], [[0.8, 0.2]]]
+    assert vote_ratio(members) == pytest.approx([1 / 3])
 
 
 @given(ensembles())
@@ -154,12 +165,7 @@ def test_one_member_is_unanimous(members):
     assert not any(score(one).any() for score in DISAGREEMENT)
 
 
-def test_a_member_whose_top_is_tied_votes_for_the_lowest_index():
-    members = [[[0.5, 0.5]], [[0.1, 0.9]], [[0.8, 0.2]]]
-    assert vote_ratio(members) == pytest.approx([1 / 3])
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@each("dtype", [np.float32, np.float64])
 def test_variance_ranks_rows_rounded_to_certainty(dtype):
     rest = np.array([0, 1e-18, 1e-12, 1e-9], dtype=dtype)
     certain = np.stack([np.ones(4, dtype), np.zeros(4, dtype)], axis=1)
@@ -169,23 +175,26 @@ def test_variance_ranks_rows_rounded_to_certainty(dtype):
     )
 
 
-@by_function
-def test_two_axes_are_the_probability_of_class_1(score):
-    p = np.array([[0.125, 0.5, 0.75], [0.25, 0.75, 0.875]])
-    np.testing.assert_array_equal(score(p), score(np.stack([1 - p, p], axis=-1)))
+def test_every_form_of_members_gives_float64():
+    # Two axes are the probability of class 1.
+    for score in ALL:
+        with noted(score=score):
+            p = np.array([[0.125, 0.5, 0.75], [0.25, 0.75, 0.875]])
+            np.testing.assert_array_equal(score(p), score(np.stack([1 - p, p], axis=-1)))
 
+    # Lists and every float type give float64.
+    for score, dtype in product(ALL, [np.float16, np.float32, np.float64]):
+        with noted(score=score, dtype=dtype):
+            members = np.array(
+                [[[0.5, 0.25, 0.25], [1.0, 0.0, 0.0]], [[0.125, 0.75, 0.125], [0.0, 1.0, 0.0]]], dtype=dtype
+            )
+            assert score(members).dtype == np.float64
+            np.testing.assert_array_equal(score(list(members)), score(members.astype(float).tolist()))
 
-@by_function
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-def test_lists_and_every_float_type_give_float64(score, dtype):
-    members = np.array([[[0.5, 0.25, 0.25], [1.0, 0.0, 0.0]], [[0.125, 0.75, 0.125], [0.0, 1.0, 0.0]]], dtype=dtype)
-    assert score(members).dtype == np.float64
-    np.testing.assert_array_equal(score(list(members)), score(members.astype(float).tolist()))
-
-
-@by_function
-def test_no_rows_give_no_scores(score):
-    assert score(np.zeros((3, 0, 2))).shape == (0,)
+    # No rows give no scores.
+    for score in ALL:
+        with noted(score=score):
+            assert score(np.zeros((3, 0, 2))).shape == (0,)
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 9), st.sampled_from([0.5, 1.0, 4.0]))
@@ -201,19 +210,19 @@ def test_expected_free_energy_of_huge_logits_is_finite():
     assert expected_free_energy([[[1e4, -1e4]], [[-1e4, -1e4]]]) == pytest.approx([0.0], abs=1)
 
 
-@by_function
-def test_bad_members_are_refused(score):
-    with pytest.raises(InputError, match="`members` does not sum to 1: worst row 1"):
-        score([[[0.5, 0.5], [0.5, 0.4]]])
-    with pytest.raises(InputError, match=r"`members\[1\]` has shape \(1, 3\)"):
-        score([[[0.5, 0.5]], [[0.2, 0.3, 0.5]]])
-    with pytest.raises(InputError, match="`members` has no member"):
-        score(np.zeros((0, 4, 2)))
-    with pytest.raises(InputError, match="`members` is missing"):
-        score(None)
+def test_bad_members_are_refused():
+    for score in ALL:
+        with noted(score=score):
+            with pytest.raises(InputError, match="`members` does not sum to 1: worst row 1"):
+                score([[[0.5, 0.5], [0.5, 0.4]]])
+            with pytest.raises(InputError, match=r"`members\[1\]` has shape \(1, 3\)"):
+                score([[[0.5, 0.5]], [[0.2, 0.3, 0.5]]])
+            with pytest.raises(InputError, match="`members` has no member"):
+                score(np.zeros((0, 4, 2)))
+            with pytest.raises(InputError, match="`members` is missing"):
+                score(None)
 
-
-def test_bad_member_logits_are_refused():
+    # Bad member logits are refused.
     with pytest.raises(InputError, match="`member_logits` has NaN"):
         expected_free_energy([[[0.0, np.nan]]])
     with pytest.raises(InputError, match="`temperature` must be a finite number above 0; it is 0"):

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 import time
+from itertools import product
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cases import each, noted
 from uqeval._errors import InputError
 from uqeval.scores import bernoulli_variance, entropy, gap_to_certain, margin
 
 ALL = [entropy, gap_to_certain, margin, bernoulli_variance]
-by_function = pytest.mark.parametrize("score", ALL, ids=lambda function: function.__name__)
+by_function = each("score", ALL, ids=lambda function: function.__name__)
 
 
 @st.composite
@@ -40,6 +42,7 @@ def brute(name, row):
 
 
 @by_function
+@settings(max_examples=25)
 @given(probs=tables())
 def test_score_equals_its_definition(score, probs):
     expected = [brute(score.__name__, row) for row in probs]
@@ -55,6 +58,7 @@ def test_a_more_ambiguous_row_scores_higher(score):
 
 
 @by_function
+@settings(max_examples=25)
 @given(probs=tables(), seed=st.integers(0, 2**32 - 1))
 def test_the_order_of_the_classes_changes_no_bit(score, probs, seed):
     shuffled = np.random.default_rng(seed).permuted(probs, axis=1)
@@ -63,7 +67,7 @@ def test_the_order_of_the_classes_changes_no_bit(score, probs, seed):
 
 
 @by_function
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=20)
 @given(probs=tables())
 def test_a_row_scores_the_same_alone_and_in_a_batch(score, probs):
     many = np.concatenate([probs] * 3 + [np.full((20_000, probs.shape[1]), 1 / probs.shape[1]), probs])
@@ -72,32 +76,50 @@ def test_a_row_scores_the_same_alone_and_in_a_batch(score, probs):
     np.testing.assert_array_equal(score(many)[-len(probs) :], alone)
 
 
-@by_function
-def test_a_certain_row_gets_the_lowest_value_without_a_minus_zero(score):
-    value = score(np.eye(4))
-    assert value.tolist() == [-1.0 if score is margin else 0.0] * 4
-    if score is not margin:
-        assert not np.signbit(value).any()
+def test_certain_uniform_and_tied_rows_have_exact_values():
+    # A certain row gets the lowest value without a minus zero.
+    for score in ALL:
+        with noted(score=score):
+            value = score(np.eye(4))
+            assert value.tolist() == [-1.0 if score is margin else 0.0] * 4
+            if score is not margin:
+                assert not np.signbit(value).any()
+
+    # Uniform entropy is log k.
+    assert entropy([[0.25] * 4])[0] == math.log(4)
+
+    # Margin is plus zero when two classes tie.
+    value = margin([[0.5, 0.5]])
+    assert value.tolist() == [0.0]
+    assert not np.signbit(value).any()
 
 
-@by_function
-def test_one_column_is_the_probability_of_class_1(score):
-    p = np.array([0.0, 1e-20, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0])
-    np.testing.assert_array_equal(score(p), score(np.stack([1 - p, p], axis=1)))
+def test_every_form_of_probabilities_gives_float64():
+    # One column is the probability of class 1.
+    for score in ALL:
+        with noted(score=score):
+            p = np.array([0.0, 1e-20, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0])
+            np.testing.assert_array_equal(score(p), score(np.stack([1 - p, p], axis=1)))
 
+    # Every float type gives float64 computed from the exact values.
+    for score, dtype in product(ALL, [np.float16, np.float32, np.float64]):
+        with noted(score=score, dtype=dtype):
+            probs = np.array([[0.5, 0.25, 0.25], [0.125, 0.875, 0.0], [0.0, 1.0, 0.0]], dtype=dtype)
+            value = score(probs)
+            assert value.dtype == np.float64
+            np.testing.assert_array_equal(value, score(probs.astype(float).tolist()))
 
-@by_function
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-def test_every_float_type_gives_float64_computed_from_the_exact_values(score, dtype):
-    probs = np.array([[0.5, 0.25, 0.25], [0.125, 0.875, 0.0], [0.0, 1.0, 0.0]], dtype=dtype)
-    value = score(probs)
-    assert value.dtype == np.float64
-    np.testing.assert_array_equal(value, score(probs.astype(float).tolist()))
+    # No rows give no scores.
+    for score in ALL:
+        with noted(score=score):
+            assert score(np.zeros((0, 3))).shape == (0,)
 
-
-@by_function
-def test_no_rows_give_no_scores(score):
-    assert score(np.zeros((0, 3))).shape == (0,)
+    # The input is left alone.
+    probs = np.array([[0.7, 0.1, 0.2], [0.2, 0.5, 0.3]])
+    before = probs.copy()
+    for score in ALL:
+        score(probs)
+        np.testing.assert_array_equal(probs, before)
 
 
 @by_function
@@ -110,25 +132,14 @@ def test_bad_probabilities_are_refused(score):
         score([[3.0, -1.0], [1.0, 4.0]])
 
 
-def test_uniform_entropy_is_log_k():
-    assert entropy([[0.25] * 4])[0] == math.log(4)
+def test_rows_rounded_to_certainty_are_still_ranked():
+    for score, dtype in product([entropy, gap_to_certain, bernoulli_variance], [np.float32, np.float64]):
+        with noted(score=score, dtype=dtype):
+            rest = np.array([0, 1e-35, 1e-30, 1e-20, 1e-17], dtype=dtype)
+            probs = np.stack([np.ones(5, dtype), rest / 2, rest / 2], axis=1)
+            assert (np.diff(score(probs)) > 0).all()
 
-
-def test_margin_is_plus_zero_when_two_classes_tie():
-    value = margin([[0.5, 0.5]])
-    assert value.tolist() == [0.0]
-    assert not np.signbit(value).any()
-
-
-@pytest.mark.parametrize("score", [entropy, gap_to_certain, bernoulli_variance])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_rows_rounded_to_certainty_are_still_ranked(score, dtype):
-    rest = np.array([0, 1e-35, 1e-30, 1e-20, 1e-17], dtype=dtype)
-    probs = np.stack([np.ones(5, dtype), rest / 2, rest / 2], axis=1)
-    assert (np.diff(score(probs)) > 0).all()
-
-
-def test_gap_to_certain_is_exact_where_the_top_is_rounded_to_1():
+    # Gap to certain is exact where the top is rounded to 1.
     assert gap_to_certain([[1.0, 1e-20], [1e-30, 1.0]]).tolist() == [1e-20, 1e-30]
     assert gap_to_certain([1e-20, 1e-30]).tolist() == [1e-20, 1e-30]
 
@@ -140,14 +151,6 @@ def test_equal_top_probabilities_stay_tied(top, seed):
     probs = np.concatenate([np.full((6, 1), top), rest], axis=1)
     assert len(set(gap_to_certain(probs))) == 1
     assert len(set(bernoulli_variance(probs))) == 1
-
-
-def test_the_input_is_left_alone():
-    probs = np.array([[0.7, 0.1, 0.2], [0.2, 0.5, 0.3]])
-    before = probs.copy()
-    for score in ALL:
-        score(probs)
-        np.testing.assert_array_equal(probs, before)
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from cases import each, noted
 from uqeval import scores
 from uqeval._errors import InputError
 from uqeval.scores import available, compute
@@ -37,7 +38,7 @@ def test_every_score_function_is_registered_under_its_name():
     assert available()["vacuity"] == ("alpha",)
 
 
-@pytest.mark.parametrize("name", available())
+@each("name", available())
 def test_compute_is_the_function_on_what_it_needs(name):
     (need,) = available()[name]
     value = compute(name, predictions(**FULL))
@@ -46,20 +47,22 @@ def test_compute_is_the_function_on_what_it_needs(name):
     np.testing.assert_array_equal(value, getattr(scores, name)(FULL[need]))
 
 
-@pytest.mark.parametrize("need", FULL)
-def test_predictions_list_only_what_they_allow(need):
-    found = available(predictions(**{need: FULL[need]}))
-    assert found == {name: needs for name, needs in available().items() if needs == (need,)}
-    for name in found:
-        assert np.isfinite(compute(name, predictions(**{need: FULL[need]}))).all()
+def test_predictions_list_the_scores_that_they_allow():
+    # Predictions list only what they allow.
+    for need in FULL:
+        with noted(need=need):
+            found = available(predictions(**{need: FULL[need]}))
+            assert found == {name: needs for name, needs in available().items() if needs == (need,)}
+            for name in found:
+                assert np.isfinite(compute(name, predictions(**{need: FULL[need]}))).all()
 
-
-def test_an_object_may_lack_attributes():
+    # An object may lack attributes.
     assert available(SimpleNamespace()) == {}
     assert "entropy" in available(SimpleNamespace(probs=FULL["probs"]))
 
 
-def test_a_users_own_score_wins_and_is_listed():
+def test_a_users_own_score_wins_and_is_checked():
+    # A users own score wins and is listed.
     pred = predictions(probs=FULL["probs"], scores={"entropy": [1, 2, 3], "mine": np.float32([0.5, 1, np.inf])})
     assert compute("entropy", pred).tolist() == [1.0, 2.0, 3.0]
     assert compute("mine", pred).dtype == np.float64
@@ -67,13 +70,13 @@ def test_a_users_own_score_wins_and_is_listed():
     assert available(pred)["entropy"] == available(pred)["mine"] == ("scores",)
     assert available(pred)["margin"] == ("probs",)
 
-
-def test_a_users_own_score_is_checked():
+    # A users own score is checked.
     with pytest.raises(InputError, match=r'`scores\["mine"\]` has 1 NaN \(first at row 1\)'):
         compute("mine", predictions(scores={"mine": [0.0, np.nan]}))
 
 
-def test_an_unknown_name_lists_the_names_and_suggests_the_nearest():
+def test_an_unknown_name_or_a_missing_input_says_what_to_do():
+    # An unknown name lists the names and suggests the nearest.
     with pytest.raises(InputError, match=r'no score "entorpy"\. Did you mean "entropy"\?.*margin.*vacuity'):
         compute("entorpy", predictions(**FULL))
     with pytest.raises(InputError, match=r'Did you mean "my_score"\?'):
@@ -83,8 +86,7 @@ def test_an_unknown_name_lists_the_names_and_suggests_the_nearest():
     with pytest.raises(InputError, match=r'no score "7"\. Scores'):
         compute(7, predictions(**FULL))
 
-
-def test_a_missing_input_says_what_to_pass():
+    # A missing input says what to pass.
     with pytest.raises(InputError, match=r'"mutual_information" needs `members`.*Pass members= \(\(m, n, K\)'):
         compute("mutual_information", predictions(probs=FULL["probs"]))
     with pytest.raises(InputError, match="need nothing more: entropy, gap_to_certain"):

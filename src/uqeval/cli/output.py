@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from textwrap import wrap
 
@@ -39,8 +40,6 @@ def _encodable(text: str) -> str:
     try:
         text.encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError:
-        import json
-
         return json.dumps(json.loads(text), indent=2)
     return text
 

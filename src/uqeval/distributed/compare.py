@@ -148,7 +148,10 @@ def compare_engine(engine: Engine, request: Request, question: Question) -> Comp
     """All pairs of scores of the rows of an engine; closes it, whatever happens."""
     metric = question.metric
     if question.resamples:
-        raise InputError('method="bootstrap" needs all rows in memory. Leave it out, or pass engine="memory".')
+        raise InputError(
+            'method="bootstrap" needs all rows in memory. '
+            'Leave it out, collect the frame, or read files with engine="memory".'
+        )
     if not metric.uses_score:
         raise InputError(f"{metric.name} is the same for all scores of one model. Compare models instead.")
     if request.wanted.scores is not None and len(request.wanted.scores) < 2:

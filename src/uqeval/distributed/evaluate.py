@@ -131,7 +131,10 @@ def evaluate(
 
 def _evaluate(opened: Source, metrics: list[str] | None, how: How) -> Evaluation:
     if how.resamples:
-        raise InputError('method="bootstrap" needs all rows in memory. Leave it out, or pass engine="memory".')
+        raise InputError(
+            'method="bootstrap" needs all rows in memory. '
+            'Leave it out, collect the frame, or read files with engine="memory".'
+        )
     assert opened.engine is not None
     assert opened.wanted is not None
     return evaluate_engine(opened.engine, Request(opened.wanted, metrics), how)

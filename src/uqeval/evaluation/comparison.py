@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from uqeval._errors import InputError
 from uqeval._result import Grid, Result, as_text, number, p_text, versions
 from uqeval.evaluation.result import SCHEMA_VERSION
 from uqeval.inference.multiplicity import cliques
@@ -51,8 +52,6 @@ class Comparison(Result):
 
     def __getitem__(self, key: tuple[str, ...]) -> Pair:
         """``cmp["a", "b"]`` (turned round where only b − a was computed), or ``cmp["a", "b", "group"]``."""
-        from uqeval._errors import InputError
-
         if not isinstance(key, tuple) or len(key) not in (2, 3):
             raise InputError(f'{key!r} is no pair. Ask for cmp["a", "b"] or cmp["a", "b", "group"].')
         a, b, group = (*key, None)[:3]

@@ -18,9 +18,9 @@ from uqeval._errors import InputError
 from uqeval.inference.count import joint_of_samples
 from uqeval.inference.sample import Confidences, Rows, Sample
 from uqeval.kernels import draw_units
+from uqeval.metrics.areas import Accepted, Areas
 from uqeval.metrics.calibration import bin_rows
 from uqeval.metrics.registry import Metric
-from uqeval.metrics.selective import Accepted, Areas
 
 __all__ = ["check_resamples", "percentile", "resample_ece", "resample_means", "resample_samples"]
 

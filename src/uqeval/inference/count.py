@@ -23,10 +23,10 @@ from uqeval.inference.tally import (
     PairTally,
     Spread,
 )
+from uqeval.metrics.areas import Formula
 from uqeval.metrics.correlation import pair_rows
 from uqeval.metrics.proper import weighted_mean
 from uqeval.metrics.registry import Metric
-from uqeval.metrics.selective import Formula
 
 __all__ = [
     "calibration_cells",

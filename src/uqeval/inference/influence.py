@@ -12,9 +12,9 @@ import numpy as np
 
 from uqeval._check import Float
 from uqeval.inference.sample import Sample
+from uqeval.metrics.areas import Accepted, Blocks, Ranked
 from uqeval.metrics.calibration import Bins, l1
 from uqeval.metrics.registry import Metric
-from uqeval.metrics.selective import Accepted, Blocks, Ranked
 
 __all__ = ["area_influence", "aurc_influence", "best_slope", "concordance_influence", "ece_influence", "later_shares"]
 

@@ -1,6 +1,6 @@
 """Tally → estimate, the only place: value, standard error and interval of every metric, one function for each kind.
 
-The interval of each metric was chosen by simulation of how often it holds (`docs/theory/measures.md`).
+The interval of each metric was chosen by simulation of how often it holds (`docs/theory/intervals.md`).
 UQ-AUC of independent rows: DeLong with Welch–Satterthwaite degrees of freedom on the logit scale. Other pairs, weights
 and clusters: the delete-one jackknife of rows or clusters. Where those break down (a single error, a perfect ranking):
 Wilson with the effective number of pairs. Areas: the number of errors rules; with 10 or more, t with (errors − 1)
@@ -33,9 +33,9 @@ from uqeval.inference.forms import (
 )
 from uqeval.inference.result import Estimate
 from uqeval.inference.tally import AreaTally, AucTally, Cells, EceTally, MeanTally, PairTally, Sizes
+from uqeval.metrics.areas import Accepted
 from uqeval.metrics.calibration import debiased_l1, squared_l2
 from uqeval.metrics.registry import Metric
-from uqeval.metrics.selective import Accepted
 
 __all__ = ["estimate_ece", "estimate_mean", "estimate_ranking", "miscalibrated"]
 
@@ -248,7 +248,7 @@ def _accepted(metric: Metric, tally: AreaTally, level: float) -> Estimate:
     trials = metric.formula.coverage * sizes.units
     smooth = (value * trials + 0.5) / (trials + 1)
     variance = se * se + (smooth * (1 - smooth) - value * (1 - value)) / trials
-    size = smooth * (1 - smooth) / variance
+    size = smooth * (1 - smooth) / max(variance, 1e-12)  # 0 where all losses are ½
     if not sizes.plain:
         size *= (z_quantile(level) / t_quantile(level, sizes.units - 1)) ** 2
     interval = clopper_pearson(value * size, size, level)

@@ -11,9 +11,9 @@ from uqeval.inference.count import count_sample
 from uqeval.inference.intervals import estimate_ranking
 from uqeval.inference.result import Estimate
 from uqeval.inference.sample import Sample
+from uqeval.metrics.areas import tie_blocks
 from uqeval.metrics.ood import average_precision, rank_needed, stack
 from uqeval.metrics.registry import REGISTRY
-from uqeval.metrics.selective import tie_blocks
 
 __all__ = ["estimate_aupr", "estimate_auroc", "estimate_fpr"]
 

@@ -13,8 +13,8 @@ from uqeval import kernels
 from uqeval._check import Float, Int
 from uqeval.inference.tally import Held, Mass, Sizes
 from uqeval.kernels import AucSums
+from uqeval.metrics.areas import Ranked
 from uqeval.metrics.calibration import Bins, bin_rows
-from uqeval.metrics.selective import Ranked
 
 __all__ = ["Confidences", "Rows", "Sample", "kish", "mass"]
 

@@ -13,15 +13,6 @@ from uqeval._check import Int, check_codes, check_labels, to_array
 from uqeval._errors import InputError
 from uqeval.inputs.columns import ClassColumns, Plan, listed, repeated
 
-__all__ = [
-    "Classes",
-    "Encoded",
-    "check_class_indices",
-    "check_class_names",
-    "class_indices",
-    "settle_classes",
-]
-
 _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?")
 _BITS = {"true": "1", "false": "0"}
 
@@ -32,6 +23,13 @@ class Encoded(NamedTuple):
     column: str
     codes: Int
     values: list[Any]
+
+
+class Coded(NamedTuple):
+    """Clusters or groups, encoded: row i holds values[codes[i]]."""
+
+    codes: NDArray[Any]
+    values: NDArray[Any]
 
 
 class Classes(NamedTuple):

@@ -14,19 +14,6 @@ from typing import Any, NamedTuple, TypedDict
 from uqeval._check import nearest
 from uqeval._errors import InputError
 
-__all__ = [
-    "ClassColumns",
-    "ColumnOptions",
-    "Columns",
-    "Plan",
-    "column_options",
-    "listed",
-    "nearest",
-    "plan_columns",
-    "repeated",
-    "score_columns",
-]
-
 Names = str | Sequence[str] | None
 
 # Roles that one column plays; the rest are patterns.
@@ -261,5 +248,8 @@ def score_columns(pattern: Names, names: Sequence[str]) -> dict[str, str]:
         if not found and "score" in names:
             found = {"score": "score"}
         return found
-    columns = _exact("score", [pattern] if isinstance(pattern, str) else list(pattern), names)
+    try:
+        columns = _exact("score", [pattern] if isinstance(pattern, str) else list(pattern), names)
+    except InputError as error:
+        raise InputError(f"{error} To choose scores by their names, pass scores=.") from None
     return {name.removeprefix("score_") or name: name for name in columns}

@@ -1,44 +1,27 @@
 """Files → `Predictions`: CSV, Parquet, Arrow, JSON lines and NPZ, one file or many.
 
-Reads the columns that are needed and no others; columns are named in `_columns`, turned into arrays in
+Reads the columns that are needed and no others; columns are named in `columns`, turned into arrays in
 `frame`. Every error names its file. pyarrow is imported on use.
 """
 
 from __future__ import annotations
 
 import csv
-import glob
 import io
-import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 import numpy as np
 
+from uqeval._check import nearest
 from uqeval._errors import InputError
-from uqeval.inputs.columns import (
-    DEFAULTS,
-    ColumnOptions,
-    Columns,
-    Plan,
-    listed,
-    nearest,
-    plan_columns,
-    repeated,
-)
-from uqeval.inputs.frame import predictions_from_arrow
-from uqeval.inputs.predictions import Predictions
+from uqeval.inputs.columns import DEFAULTS, ColumnOptions, Columns, Plan, listed, plan_columns
+from uqeval.inputs.paths import PathLike, expand, format_of, named, reading, same_columns
+from uqeval.inputs.predictions import Predictions, predictions_from_arrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-
-__all__ = ["expand", "format_of", "is_number", "read_predictions", "reading"]
-
-PathLike = str | os.PathLike[str]
 
 
 class Opened(NamedTuple):
@@ -50,38 +33,12 @@ class Opened(NamedTuple):
 
 
 _ARRAYS = (
-    *(
-        "labels",
-        "probs",
-        "logits",
-        "members",
-        "member_logits",
-        "alpha",
-        "soft_labels",
-        "pred",
-        "error",
-        "loss",
-    ),
+    *("labels", "probs", "logits", "members", "member_logits", "alpha", "soft_labels", "pred", "error", "loss"),
     *("weights", "clusters", "groups", "classes", "ids"),
 )
 # Texts such as "007" must stay what they are: Arrow would read a number.
 _TEXT_ROLES = ("label", "pred", "cluster", "group", "id")
 _BLOCK = 1 << 24  # bytes; a row longer than Arrow's block (1 MiB by default) cannot be read
-
-
-# The extension tells the format; .gz may follow where the reader can undo it.
-_EXTENSIONS = {
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".parquet": "parquet",
-    ".arrow": "arrow",
-    ".feather": "arrow",
-    ".ipc": "arrow",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".npz": "npz",
-}
-_GZIPPED = (".csv", ".tsv", ".jsonl", ".ndjson")
 
 
 def read_predictions(path: PathLike | Sequence[PathLike], **columns: Unpack[ColumnOptions]) -> Predictions:
@@ -95,7 +52,7 @@ def read_predictions(path: PathLike | Sequence[PathLike], **columns: Unpack[Colu
     path : str, path or list of them
         Files or patterns such as "preds/*.parquet".
     **columns
-        Column names, `classes` and `normalize`, as in `predictions_from_frame`. An NPZ file holds arrays
+        Column names, `classes` and `normalize`, as in `Predictions.from_frame`. An NPZ file holds arrays
         named as the arguments of `Predictions`, and score_<name>.
 
     Returns
@@ -123,7 +80,7 @@ class PredictionFiles:
     def open(self, name: str) -> Opened:
         """Columns, rows and reader of a file."""
         if name not in self._opened:
-            with _named(name), reading(name):
+            with named(name), reading(name):
                 self._opened[name] = _OPENERS[format_of(name)](name)
         return self._opened[name]
 
@@ -133,9 +90,9 @@ class PredictionFiles:
         plans = []
         for name in self.paths:
             names = self.open(name).names
-            with _named(name):
+            with named(name):
                 plans.append(plan_columns(names, self.options))
-            _same_columns(self.paths[0], plans[0].needed, name, plans[-1].needed)
+            same_columns(self.paths[0], plans[0].needed, name, plans[-1].needed)
         return plans[0]
 
     def read(self) -> Predictions:
@@ -150,13 +107,13 @@ class PredictionFiles:
         self._opened.clear()
         table = _join(self.paths, parts)
         try:
-            with _named(listed(self.paths, 3)):
+            with named(listed(self.paths, 3)):
                 return predictions_from_arrow(_columns_of(table), plan, self.options)
         except InputError:
             if len(self.paths) > 1:  # say which of the files it is, if one fails by itself
                 for name, part in zip(self.paths, parts, strict=True):
                     if len(part) >= 2:
-                        with _named(name):
+                        with named(name):
                             predictions_from_arrow(_columns_of(part), plan, self.options)
             raise
 
@@ -179,84 +136,6 @@ class PredictionFiles:
 
 def _columns_of(table: pa.Table) -> dict[str, pa.ChunkedArray]:
     return dict(zip(table.column_names, table.columns, strict=True))
-
-
-@contextmanager
-def _named(name: str) -> Iterator[None]:
-    """Put the file's name before every message."""
-    try:
-        yield
-    except InputError as error:
-        text = str(error)
-        raise InputError(text if text.startswith(f"{name}:") else f"{name}: {text}") from None
-
-
-@contextmanager
-def reading(name: str) -> Iterator[None]:
-    """Turn whatever a reader raises into one line that names the file."""
-    try:
-        yield
-    except (InputError, MemoryError):
-        raise
-    except Exception as error:  # Arrow, zip, zlib, csv and Unicode each have kinds of their own
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0].removesuffix(".")
-        raise InputError(
-            f"{name}: cannot be read; it may be truncated, corrupt or in another format ({reason})."
-        ) from None
-
-
-def expand(path: PathLike | Sequence[PathLike]) -> list[str]:
-    """Existing files, in sorted order."""
-    asked = [path] if isinstance(path, str | os.PathLike) else list(path)
-    if not asked:
-        raise InputError("`path` is an empty list. Pass at least one file.")
-    found = []
-    for item in asked:
-        if not isinstance(item, str | os.PathLike):
-            raise InputError(f"`path` holds {item!r}. Pass file names.")
-        name = os.path.expanduser(os.fspath(item))
-        if not os.path.exists(name) and glob.has_magic(name):
-            matches = [match for match in glob.glob(name, recursive=True) if os.path.isfile(match)]
-            if not matches:
-                raise InputError(f"{name}: no file matches this pattern.")
-            found += matches
-        else:
-            found.append(name)
-    found.sort()
-    if twice := repeated(found):
-        raise InputError(f"{twice[0]}: named twice, so its rows would count twice.")
-    for name in found:
-        _check_file(name)
-    return found
-
-
-def _check_file(name: str) -> None:
-    if os.path.isdir(name):
-        raise InputError(f'{name}: is a folder. Name its files, as in "{os.path.join(name, "*.parquet")}".')
-    if not os.path.exists(name):
-        folder = Path(name).parent
-        there = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
-        raise InputError(f"{name}: there is no such file.{nearest(Path(name).name, there)}")
-    if os.path.getsize(name) == 0:
-        raise InputError(f"{name}: the file is empty (0 bytes).")
-
-
-def format_of(name: str) -> str:
-    lower = name.lower()
-    for extension, kind in _EXTENSIONS.items():
-        if lower.endswith(extension) or (extension in _GZIPPED and lower.endswith(extension + ".gz")):
-            return kind
-    raise InputError(
-        f"{name}: the extension {Path(name).suffix or '(none)'} is not known. "
-        f"Supported are {', '.join(_EXTENSIONS)}, and .gz after {', '.join(_GZIPPED)}."
-    )
-
-
-def _same_columns(first: str, there: Sequence[str], name: str, here: Sequence[str]) -> None:
-    if set(there) != set(here):
-        lacking, extra = sorted(set(there) - set(here)), sorted(set(here) - set(there))
-        differences = [f"lacks {listed(lacking)}"] * bool(lacking) + [f"also has {listed(extra)}"] * bool(extra)
-        raise InputError(f"{name}: {' and '.join(differences)}, unlike {first}. Files are joined by column.")
 
 
 def _join(paths: list[str], parts: list[pa.Table]) -> pa.Table:
@@ -375,11 +254,11 @@ def _from_npz(paths: list[str], options: Columns) -> Predictions:
         )
     parts = []
     for name in paths:
-        with _named(name), reading(name):
+        with named(name), reading(name):
             parts.append(_load_npz(name))
-        _same_columns(paths[0], list(parts[0]), name, list(parts[-1]))
+        same_columns(paths[0], list(parts[0]), name, list(parts[-1]))
     arguments: dict[str, Any] = {}
-    with _named(listed(paths, 3)):
+    with named(listed(paths, 3)):
         for key in parts[0]:
             arrays = [part[key] for part in parts]
             if key == "classes":

@@ -1,99 +1,27 @@
-"""Columns of a frame → `Predictions`: pandas, Polars and Arrow, through narwhals.
+"""Columns of a frame → arguments of `Predictions`: pandas, Polars and Arrow, through narwhals.
 
-Which column plays which part is settled in `_columns`, what a label means in `_classes`; arrays are checked
+Which column plays which part is settled in `columns`, what a label means in `classes`; arrays are checked
 by `Predictions`. pyarrow and narwhals are imported on use, so that `import uqeval` stays fast.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from uqeval._errors import InputError
-from uqeval.inputs.classes import Encoded, class_indices, settle_classes
-from uqeval.inputs.columns import ClassColumns, Columns, Names, Plan, plan_columns
-from uqeval.inputs.predictions import Coded, Predictions
+from uqeval.inputs.classes import Coded, Encoded, class_indices, settle_classes
+from uqeval.inputs.columns import ClassColumns, Columns, Plan, plan_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["is_text", "plain_column", "predictions_from_arrow", "predictions_from_frame"]
 
-
-def predictions_from_frame(
-    frame: Any,
-    *,
-    label: str | None = "label",
-    prob: Names = "prob_*",
-    logit: Names = "logit_*",
-    member: str | None = "member*_prob_*",
-    member_logit: str | None = "member*_logit_*",
-    soft: Names = "soft_*",
-    pred: str | None = "pred",
-    error: str | None = "error",
-    loss: str | None = "loss",
-    score: Names = "score_*",
-    weight: str | None = "weight",
-    cluster: str | None = "cluster",
-    group: str | None = "group",
-    id: str | None = "id",
-    classes: Sequence[str] | None = None,
-    normalize: bool = False,
-) -> Predictions:
-    """Predictions from a pandas, Polars or Arrow frame with one row per test example.
-
-    Parameters
-    ----------
-    frame : pandas.DataFrame, polars.DataFrame, pyarrow.Table
-        An eager frame; collect a lazy one first.
-    label, pred, error, loss, weight, cluster, group, id : str or None
-        Column names. A default name may be absent, another one must exist; None leaves the part out.
-    prob, logit, soft : str, list of str or None
-        A pattern whose ``*`` is the class name, or the columns in class order. One column alone does for a
-        binary task: ``prob_<class>`` belongs to that class, any other name to class 1 (a lone logit is the
-        log-odds).
-    member, member_logit : str or None
-        A pattern whose stars are the member and the class name.
-    score : str, list of str or None
-        A pattern whose ``*`` is the score's name, or columns.
-    classes : sequence of str, optional
-        The class order; integer labels then index into it. Default: numeric names in numeric order, others in
-        the order of the columns.
-    normalize : bool
-        Divide each row of probabilities and of soft labels by its sum.
-
-    Returns
-    -------
-    Predictions
-
-    Examples
-    --------
-    >>> import pyarrow as pa
-    >>> frame = pa.table({"label": ["cat", "dog"], "prob_cat": [0.7, 0.4], "prob_dog": [0.3, 0.6]})
-    >>> predictions_from_frame(frame).classes
-    ('cat', 'dog')
-    """
-    options = Columns(
-        label=label,
-        prob=prob,
-        logit=logit,
-        member=member,
-        member_logit=member_logit,
-        soft=soft,
-        pred=pred,
-        error=error,
-        loss=loss,
-        score=score,
-        weight=weight,
-        cluster=cluster,
-        group=group,
-        id=id,
-        classes=classes,
-        normalize=normalize,
-    )
+def frame_arguments(frame: Any, options: Columns) -> dict[str, Any]:
+    """Arguments for `Predictions` from an eager frame."""
     columns = _column_names(frame)
     if columns is not None and len(columns) == len(set(columns)):
         frame = _string_names(frame, columns)
@@ -101,7 +29,7 @@ def predictions_from_frame(
         plan_columns(columns, options)  # says which names are duplicated
     eager = _eager(frame)
     plan = plan_columns(list(eager.columns), options)
-    return predictions_from_arrow({name: _arrow(eager, name) for name in plan.needed}, plan, options)
+    return arrow_arguments({name: _arrow(eager, name) for name in plan.needed}, plan, options)
 
 
 def _column_names(frame: Any) -> list[str] | None:
@@ -148,8 +76,8 @@ def _arrow(frame: Any, name: str) -> pa.ChunkedArray:
     return column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
 
 
-def predictions_from_arrow(columns: Mapping[str, pa.ChunkedArray], plan: Plan, options: Columns) -> Predictions:
-    """Predictions from Arrow columns that a plan has named."""
+def arrow_arguments(columns: Mapping[str, pa.ChunkedArray], plan: Plan, options: Columns) -> dict[str, Any]:
+    """Arguments for `Predictions` from Arrow columns that a plan has named."""
     n = len(next(iter(columns.values())))
     if n < 2:
         raise InputError(f"There {'is 1 row' if n else 'are no rows'}. Ranking needs at least 2.")
@@ -175,24 +103,24 @@ def predictions_from_arrow(columns: Mapping[str, pa.ChunkedArray], plan: Plan, o
         codes, dictionary = _dictionary(plain[plan.single[role]])
         return Coded(codes, dictionary.to_numpy(zero_copy_only=False))
 
-    return Predictions(
-        rows.get("label"),
-        probs=table(plan.tables.get("prob")),
-        logits=table(plan.tables.get("logit")),
-        members=stack(plan.members.get("member")),
-        member_logits=stack(plan.members.get("member_logit")),
-        soft_labels=table(plan.tables.get("soft")),
-        pred=rows.get("pred"),
-        error=vector("error"),
-        loss=vector("loss"),
-        scores={score: _numbers(name, plain) for score, name in plan.scores.items()} or None,
-        weights=vector("weight"),
-        clusters=coded("cluster"),
-        groups=coded("group"),
-        classes=classes.names or None,
-        ids=_texts(plain[plan.single["id"]]) if "id" in plan.single else None,
-        normalize=options.normalize,
-    )
+    return {
+        "labels": rows.get("label"),
+        "probs": table(plan.tables.get("prob")),
+        "logits": table(plan.tables.get("logit")),
+        "members": stack(plan.members.get("member")),
+        "member_logits": stack(plan.members.get("member_logit")),
+        "soft_labels": table(plan.tables.get("soft")),
+        "pred": rows.get("pred"),
+        "error": vector("error"),
+        "loss": vector("loss"),
+        "scores": {score: _numbers(name, plain) for score, name in plan.scores.items()} or None,
+        "weights": vector("weight"),
+        "clusters": coded("cluster"),
+        "groups": coded("group"),
+        "classes": classes.names or None,
+        "ids": _texts(plain[plan.single["id"]]) if "id" in plan.single else None,
+        "normalize": options.normalize,
+    }
 
 
 def plain_column(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -29,18 +29,17 @@ from uqeval._check import (
     to_array,
 )
 from uqeval._errors import InputError, UQWarning, notify
-from uqeval.inputs.classes import check_class_indices, check_class_names
+from uqeval.inputs.classes import Coded, check_class_indices, check_class_names
+from uqeval.inputs.columns import ColumnOptions, Columns, Plan
+from uqeval.inputs.frame import arrow_arguments, frame_arguments
 
-__all__ = ["Coded", "Predictions"]
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _SOFTMAX_TOLERANCE = 1e-3  # probabilities stored as float16 or with three decimals still match their logits
 
 
-class Coded(NamedTuple):
-    """Clusters or groups that `frame` has already encoded: row i holds values[codes[i]]."""
-
-    codes: NDArray[Any]
-    values: NDArray[Any]
+_BY_ROW = ("labels", "probs", "logits", "alpha", "soft_labels", "pred", "error", "loss", "weights")
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
@@ -205,29 +204,43 @@ class Predictions:
                 (int(codes.max()) + 1 for codes in (fields["labels"], fields["pred"]) if codes is not None),
                 default=0,
             )
-        fields |= {
-            "probs": p,
-            "logits": z,
-            "members": ps,
-            "member_logits": zs,
-            "alpha": evidence,
-            "soft_labels": soft,
-        }
-        fields |= {
-            "classes": names or tuple(map(str, range(width))),
-            "n_classes": width,
-            "n": n,
-            "logits_match": match,
-        }
+        fields |= {"probs": p, "logits": z, "members": ps, "member_logits": zs, "alpha": evidence, "soft_labels": soft}
+        fields |= {"classes": names or tuple(map(str, range(width))), "n_classes": width, "n": n, "logits_match": match}
         for name, value in fields.items():
             object.__setattr__(self, name, value)
 
     @classmethod
-    def from_frame(cls, frame: Any, **columns: Any) -> Predictions:
-        """Predictions from a pandas, Polars or Arrow frame; options as in `predictions_from_frame`."""
-        from uqeval.inputs.frame import predictions_from_frame
+    def from_frame(cls, frame: Any, **columns: Unpack[ColumnOptions]) -> Predictions:
+        """Predictions from a pandas, Polars or Arrow frame with one row per test example.
 
-        return predictions_from_frame(frame, **columns)
+        Parameters
+        ----------
+        frame : pandas.DataFrame, polars.DataFrame, pyarrow.Table
+            An eager frame; collect a lazy one first.
+        label, pred, error, loss, weight, cluster, group, id : str or None
+            Column names. A default name may be absent, another one must exist; None leaves the part out.
+        prob, logit, soft : str, list of str or None
+            A pattern whose ``*`` is the class name, or the columns in class order. One column alone does for a
+            binary task: ``prob_<class>`` belongs to that class, any other name to class 1 (a lone logit is the
+            log-odds). By default ``prob_*``, ``logit_*`` and ``soft_*``.
+        member, member_logit : str or None
+            A pattern whose stars are the member and the class name; ``member*_prob_*`` and ``member*_logit_*``.
+        score : str, list of str or None
+            A pattern whose ``*`` is the score's name, or columns; ``score_*`` by default.
+        classes : sequence of str, optional
+            The class order; integer labels then index into it. Default: numeric names in numeric order, others in
+            the order of the columns.
+        normalize : bool
+            Divide each row of probabilities and of soft labels by its sum.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> frame = pa.table({"label": ["cat", "dog"], "prob_cat": [0.7, 0.4], "prob_dog": [0.3, 0.6]})
+        >>> Predictions.from_frame(frame).classes
+        ('cat', 'dog')
+        """
+        return cls(**frame_arguments(frame, Columns(**columns)))
 
     def take(self, rows: ArrayLike) -> Predictions:
         """These rows only, from a boolean mask or from row numbers; absent clusters and groups are forgotten.
@@ -240,18 +253,7 @@ class Predictions:
         index = _row_numbers(rows, self.n)
         taken = object.__new__(Predictions)
         fields = dict(vars(self))
-        for name in (
-            "labels",
-            "probs",
-            "logits",
-            "alpha",
-            "soft_labels",
-            "pred",
-            "error",
-            "loss",
-            "weights",
-            "ids",
-        ):
+        for name in (*_BY_ROW, "ids"):
             fields[name] = None if fields[name] is None else fields[name][index]
         for name in ("members", "member_logits"):
             fields[name] = None if fields[name] is None else fields[name][:, index]
@@ -271,8 +273,7 @@ class Predictions:
         return self.n
 
     def __repr__(self) -> str:
-        plain = ("labels", "probs", "logits", "alpha", "soft_labels", "pred", "error", "loss", "weights")
-        parts = [name for name in plain if getattr(self, name) is not None]
+        parts = [name for name in _BY_ROW if getattr(self, name) is not None]
         for name in ("members", "member_logits"):
             if (array := getattr(self, name)) is not None:
                 parts.append(f"{len(array)} {name}")
@@ -285,6 +286,11 @@ class Predictions:
             parts.append(f"{len(self.group_names)} groups")
         classes = f", {self.n_classes} classes" if self.n_classes else ""
         return f"Predictions({self.n} rows{classes}: {', '.join(parts)})"
+
+
+def predictions_from_arrow(columns: Mapping[str, pa.ChunkedArray], plan: Plan, options: Columns) -> Predictions:
+    """Predictions from Arrow columns that a plan has named."""
+    return Predictions(**arrow_arguments(columns, plan, options))
 
 
 def softmax(logits: Float) -> Float:

@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike
 
 from uqeval._check import MEND, Bit, Float, check_choice, check_vector
 from uqeval._errors import InputError, UQWarning, notify
+from uqeval.metrics.areas import tie_blocks
 from uqeval.metrics.ranking import auc_value
-from uqeval.metrics.selective import tie_blocks
 
 __all__ = ["fpr_at_tpr", "ood_aupr", "ood_auroc"]
 

@@ -12,30 +12,14 @@ from typing import Any, Literal
 
 from uqeval._check import Float, nearest
 from uqeval._errors import InputError
+from uqeval.metrics.areas import AUGRC, AURC, EXCESS, H_AUC, RATIO, Accepted, Formula
 from uqeval.metrics.calibration import Bins, debiased_l1, ece, ece_debiased, l1
 from uqeval.metrics.concordance import uq_c_index
 from uqeval.metrics.correlation import kendall_tau, somers_d
 from uqeval.metrics.ood import fpr_at_tpr, ood_aupr, ood_auroc
 from uqeval.metrics.proper import accuracy, brier, brier_rows, log_loss, log_loss_rows, right_rows
 from uqeval.metrics.ranking import uq_auc
-from uqeval.metrics.selective import (
-    AUGRC,
-    AURC,
-    EXCESS,
-    H_AUC,
-    RATIO,
-    Accepted,
-    Formula,
-    auarc,
-    augrc,
-    aurc,
-    e_aurc,
-    g_auc,
-    h_auc,
-    naurc,
-    prr,
-    selective_accuracy,
-)
+from uqeval.metrics.selective import auarc, augrc, aurc, e_aurc, g_auc, h_auc, naurc, prr, selective_accuracy
 
 __all__ = ["REGISTRY", "Metric", "get_metric"]
 

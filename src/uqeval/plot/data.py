@@ -21,8 +21,8 @@ from uqeval.evaluation.row_data import RowData
 from uqeval.inference.forms import clopper_pearson, risk_band
 from uqeval.inference.measure import estimate_share
 from uqeval.inference.sample import Rows
+from uqeval.metrics.areas import Blocks, tie_blocks, walk
 from uqeval.metrics.calibration import bin_rows
-from uqeval.metrics.selective import Blocks, tie_blocks, walk
 
 __all__ = [
     "band_note",

@@ -1,13 +1,14 @@
-"""Certain bounds from one pass over files, or over batches from anywhere: for the impatient.
+"""Certain bounds of one score from one pass over files, or over batches from anywhere: for the impatient.
 
-`evaluate` of this room gives exact values and confidence intervals, and needs several passes.
+`distributed.evaluate` gives exact values and confidence intervals, and needs several passes.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -16,15 +17,16 @@ import numpy as np
 from uqeval._check import MEND, check_vector, nearest
 from uqeval._errors import InputError
 from uqeval.distributed.bounds.bounds import StreamResult
+from uqeval.distributed.bounds.files import count_rows
 from uqeval.distributed.bounds.state import StreamState
-from uqeval.distributed.engines.local.files import Files
+from uqeval.distributed.engines.local.engine import LocalEngine
+from uqeval.distributed.plan.columns import Prepare
+from uqeval.inputs.columns import Columns, Plan
 
 __all__ = ["approx_evaluate"]
 
-_ROWS = 1 << 17  # at a time
-_PLACES = 32  # where a sample is taken
 _ROLES = ("score", "error", "loss")
-Columns = tuple[str, str | None, str | None]
+Names = tuple[str, str | None, str | None]  # of the columns for these roles
 
 
 def approx_evaluate(
@@ -71,51 +73,50 @@ def approx_evaluate(
     >>> found.n, found.reached, found.uq_auc.width < 0.01
     (50000, True, True)
     """
-    wanted: Columns = (score, error, loss)
+    names: Names = (score, error, loss)
     if sample is not None and (isinstance(sample, bool) or not isinstance(sample, int) or sample < 0):
         raise InputError(f"`sample` is {sample!r}. Pass a number of rows, or 0.")
     blank = StreamState(approx=approx, joint_cells=joint_cells)
     rows = int(8 / approx) if sample is None else sample
     if _is_path(source):
-        return _of_files(Files(source), wanted, blank, rows).compute()
+        return _of_files(source, names, blank, rows).compute()
     try:
         batches = iter(source)
     except TypeError:
         raise InputError(f"`source` is a {type(source).__name__}. Pass files or an iterable of batches.") from None
-    return _of_batches(batches, wanted, blank, rows).compute()
+    return _of_batches(batches, names, blank, rows).compute()
 
 
 def _is_path(source: Any) -> bool:
-    if isinstance(source, str | os.PathLike):
-        return True
-    return isinstance(source, list | tuple) and len(source) > 0 and isinstance(source[0], str | os.PathLike)
+    first = source[0] if isinstance(source, list | tuple) and source else source
+    return isinstance(first, str | os.PathLike)
 
 
-def _laid_out(blank: StreamState, parts: list[tuple[Any, Any]]) -> StreamState:
-    """An empty state with rulers from the score and the loss of sampled pieces."""
-    filled = [(s, d) for s, d in parts if len(s)]
-    if not filled:
-        return blank
-    scores = np.concatenate([s for s, _ in filled])
-    losses = None if filled[0][1] is None else np.concatenate([d for _, d in filled])
-    return StreamState.from_sample(scores, losses, approx=blank.approx, joint_cells=blank.joint_cells)
+def _of_files(source: Any, names: Names, blank: StreamState, sample: int) -> StreamState:
+    engine = LocalEngine(source, workers=1)  # each thread would have counts of its own
+    with _at(engine.parts()[0].name):
+        score, error, loss = _present(engine.schema().names, names)
+    plain = Prepare(((score, score),), error, loss, (), Plan({}, {}, {}, {}), Columns())
+    prepare = replace(plain, wants_error=error is not None, wants_loss=loss is not None)
+    try:
+        return count_rows(engine, prepare, blank, sample)[0][0]
+    finally:
+        engine.close()
 
 
-# ---- batches --------------------------------------------------------------------------------------------------
-
-
-def _of_batches(batches: Iterator[Any], wanted: Columns, blank: StreamState, sample: int) -> StreamState:
+def _of_batches(batches: Iterator[Any], names: Names, blank: StreamState, sample: int) -> StreamState:
     first: list[list[Any]] = []
-    seen, start = 0, 0
-    columns: Iterator[list[Any]] = (_taken(batch, wanted) for batch in batches)
-    while seen < sample and (batch := next(columns, None)) is not None:
+    columns: Iterator[list[Any]] = (_taken(batch, names) for batch in batches)
+    while sum(len(batch[0]) for batch in first) < sample and (batch := next(columns, None)) is not None:
         first.append([None if x is None else _vector(role, x) for role, x in zip(_ROLES, batch, strict=True)])
-        seen += len(first[-1][0])
-    state = _laid_out(blank, [(s[:sample], None if d is None else d[:sample]) for s, _, d in first])
-    for k, batch in enumerate(chain(first, columns)):
-        with _where(f"batch {k} (its rows start at {start})"):
-            state.update(batch[0], error=batch[1], loss=batch[2])
-        start = state.n
+    state = blank
+    if first:
+        alone = any(loss is None for _, _, loss in first)
+        losses = None if alone else np.concatenate([loss[:sample] for _, _, loss in first])
+        state = blank.laid_out(np.concatenate([score[:sample] for score, _, _ in first]), losses)
+    for k, (score, error, loss) in enumerate(chain(first, columns)):
+        with _at(f"batch {k} (its rows start at {state.n})"):
+            state.update(score, error=error, loss=loss)
     return state
 
 
@@ -123,16 +124,16 @@ def _vector(role: str, x: Any) -> Any:
     return check_vector(role, x, finite=role != "score", hint=MEND)
 
 
-def _taken(batch: Any, wanted: Columns) -> list[Any]:
+def _taken(batch: Any, wanted: Names) -> list[Any]:
     """Score, error and loss of a batch; None where absent."""
     if isinstance(batch, tuple | list):
         if not 2 <= len(batch) <= 3:
             raise InputError(f"A batch is a tuple of {len(batch)}. Pass (score, error) or (score, error, loss).")
         return [*batch, None][:3]
-    names = batch.keys() if isinstance(batch, Mapping) else getattr(batch, "column_names", None)
-    names = getattr(batch, "columns", None) if names is None else names
-    if names is None:
+    arrow = type(batch).__module__.startswith("pyarrow")
+    if not (arrow or isinstance(batch, Mapping) or hasattr(batch, "columns")):
         raise InputError(f"A batch is a {type(batch).__name__}. Pass frames, mappings of columns, or tuples.")
+    names = batch if isinstance(batch, Mapping) else batch.column_names if arrow else batch.columns
     return [None if name is None else _plain(batch[name]) for name in _present(list(map(str, names)), wanted)]
 
 
@@ -145,7 +146,7 @@ def _plain(column: Any) -> Any:
     return column
 
 
-def _present(names: Sequence[str], wanted: Columns) -> Columns:
+def _present(names: Sequence[str], wanted: Names) -> Names:
     """The columns there are; a default name may be absent, another one must exist."""
     for role, name in zip(_ROLES, wanted, strict=True):
         if name is not None and name not in names and (role == "score" or name != role):
@@ -158,43 +159,8 @@ def _present(names: Sequence[str], wanted: Columns) -> Columns:
 
 
 @contextmanager
-def _where(place: str) -> Iterator[None]:
+def _at(place: str) -> Iterator[None]:
     try:
         yield
     except InputError as error:
         raise InputError(f"{place}: {error}") from None
-
-
-# ---- files ----------------------------------------------------------------------------------------------------
-
-
-def _of_files(files: Files, wanted: Columns, blank: StreamState, sample: int) -> StreamState:
-    with _where(files.paths[0]):
-        columns = _present(files.schema.names, wanted)
-    read = [name for name in dict.fromkeys(columns) if name is not None]
-
-    def pieces(chunk: Any) -> Iterator[tuple[str, list[Any]]]:
-        for place, table in files.read(chunk, read, _ROWS):
-            arrays = [None if name is None else _plain(table.column(name)) for name in columns]
-            yield f"{files.paths[place.part]} (rows from {place.row})", arrays
-
-    state = _laid_out(blank, list(_sampled(files, pieces, sample)))
-    for chunk in files.chunks:
-        for where, (s, e, d) in pieces(chunk):
-            with _where(where):
-                state.update(s, error=e, loss=d)
-    return state
-
-
-def _sampled(files: Files, pieces: Any, sample: int) -> Iterable[tuple[Any, Any]]:
-    """Scores and losses from the beginnings of up to 32 evenly spread row groups or files."""
-    if sample == 0 or not files.chunks:
-        return
-    chosen = files.chunks[:: -(-len(files.chunks) // _PLACES)]
-    each = -(-sample // len(chosen))
-    for chunk in chosen:
-        where, (s, _, d) = next(pieces(chunk), ("", ([], None, None)))
-        if len(s):
-            spread = slice(None, None, -(-len(s) // each))
-            with _where(where):
-                yield _vector("score", s)[spread], None if d is None else _vector("loss", d)[spread]

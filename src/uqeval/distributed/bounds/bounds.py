@@ -1,6 +1,6 @@
 """What is certain about the rows seen: lower and upper bounds, which are no confidence interval.
 
-First the results, then the bounds from the counts of `sketch`. Rows of different cells compare as their cells do,
+First the results, then the bounds from the counts of `cells`. Rows of different cells compare as their cells do,
 rows of one value tie, and rows of one stretch may compare in any way.
 """
 
@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from uqeval._check import Float, Int
+from uqeval._check import Int
 from uqeval._result import Result, number
-from uqeval.distributed.bounds.cells import Table, is_single
+from uqeval.distributed.bounds.cells import CellCounts, is_single
+from uqeval.distributed.plan.by_score import harmonics
 
 __all__ = ["SCHEMA_VERSION", "Bounds", "StreamResult", "auc_bounds", "aurc_bounds", "dot", "pair_bounds"]
 
 SCHEMA_VERSION = 1
-_SERIES = 64  # from here on the asymptotic series is good to the last bit
-_METRICS = ("uq_auc", "uq_c_index", "aurc", "augrc")
+_METRICS = {"uq_auc": "UQ-AUC", "uq_c_index": "UQ-C-index", "aurc": "AURC", "augrc": "AUGRC"}
 
 
 @dataclass(frozen=True)
@@ -53,12 +53,8 @@ class Bounds:
         if self.exact or math.isnan(self.lower):
             return f"{number(self.lower, 5)} (exact)" if self.exact else "–"
         digits = min(9, max(3, 1 - math.floor(math.log10(self.width)))) if self.width > 0 else 9
-        low, high = (round_to(10**digits * x) / 10**digits for round_to, x in self._outward)
-        return f"{low:.{digits}f} to {high:.{digits}f}, for certain"
-
-    @property
-    def _outward(self) -> tuple[tuple[Any, float], tuple[Any, float]]:
-        return (math.floor, self.lower), (math.ceil, self.upper)
+        low, high = math.floor(10**digits * self.lower), math.ceil(10**digits * self.upper)  # outward
+        return f"{low / 10**digits:.{digits}f} to {high / 10**digits:.{digits}f}, for certain"
 
 
 @dataclass(frozen=True)
@@ -80,42 +76,36 @@ class StreamResult(Result):
     @property
     def reached(self) -> bool:
         """Whether UQ-AUC and UQ-C-index, where there, are as narrow as was asked for."""
-        return not any(self._wide(name) for name in ("uq_auc", "uq_c_index"))
+        return not self._wide()
 
-    def _wide(self, name: str) -> bool:
-        bounds = getattr(self, name)
-        return bounds is not None and bounds.width > self.approx
+    def _metrics(self) -> dict[str, Bounds]:
+        there = {name: getattr(self, name) for name in _METRICS}
+        return {name: bounds for name, bounds in there.items() if bounds is not None}
+
+    def _wide(self) -> dict[str, Bounds]:
+        """Of the metrics that were asked to be narrow, those that are not."""
+        asked = {name: bounds for name, bounds in self._metrics().items() if name in ("uq_auc", "uq_c_index")}
+        return {name: bounds for name, bounds in asked.items() if bounds.width > self.approx}
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values by name; bounds as lower, upper, value (their middle) and width."""
         plain = {f.name: getattr(self, f.name) for f in fields(self)}
-        for name in _METRICS:
-            plain[name] = None if plain[name] is None else plain[name].to_dict()
-        meaning = "certain bounds for the rows seen, not a confidence interval"
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "kind": meaning,
-            **plain,
-            "cells": list(self.cells),
-            "reached": self.reached,
-        }
+        plain |= {name: bounds.to_dict() for name, bounds in self._metrics().items()}
+        kind = "certain bounds for the rows seen, not a confidence interval"
+        head = {"schema_version": SCHEMA_VERSION, "kind": kind}
+        return head | plain | {"cells": list(self.cells), "reached": self.reached}
 
     def frame_rows(self) -> list[dict[str, Any]]:
         """One row per metric."""
-        found = {name: getattr(self, name) for name in _METRICS}
-        return [{"metric": k, "n": self.n} | v.to_dict() for k, v in found.items() if v is not None]
+        return [{"metric": name, "n": self.n} | bounds.to_dict() for name, bounds in self._metrics().items()]
 
     def __str__(self) -> str:
         lines = [f"{self.n:,} rows" + (f", {self.n_errors:,} errors" if self.n_errors is not None else "")]
-        if self.accuracy is not None:
-            lines.append(f"accuracy    {number(self.accuracy, 5)} (exact)")
-        if self.mean_loss is not None:
-            lines.append(f"mean loss   {number(self.mean_loss, 5)} (exact)")
-        names = {"uq_auc": "UQ-AUC", "uq_c_index": "UQ-C-index", "aurc": "AURC", "augrc": "AUGRC"}
-        lines += [f"{names[k]:11} {getattr(self, k)}" for k in _METRICS if getattr(self, k) is not None]
+        for name, value in (("accuracy", self.accuracy), ("mean loss", self.mean_loss)):
+            lines += [] if value is None else [f"{name:11} {number(value, 5)} (exact)"]
+        lines += [f"{_METRICS[name]:11} {bounds}" for name, bounds in self._metrics().items()]
         lines.append("Bounds for the rows seen, not a confidence interval.")
-        wide = [f"{names[k]} is {getattr(self, k).width:.2g} wide" for k in ("uq_auc", "uq_c_index") if self._wide(k)]
-        if wide:
+        if wide := [f"{_METRICS[name]} is {bounds.width:.2g} wide" for name, bounds in self._wide().items()]:
             lines.append(f"The width asked for, {self.approx:g}, was not reached: {' and '.join(wide)}.")
         return "\n".join(lines)
 
@@ -143,7 +133,7 @@ def auc_bounds(cells: Int, level: int, right: Int, wrong: Int) -> tuple[int, int
     return low, low + 2 * dot(np.where(single, 0, right), wrong)
 
 
-def pair_bounds(table: Table) -> tuple[float, float]:
+def pair_bounds(table: CellCounts) -> tuple[float, float]:
     """UQ-C-index from rows by (score, loss); NaN where all losses are certainly equal."""
     (first, single_s), (second, single_d) = (axis.in_order() for axis in table.axes)
     by_loss = table.counts.sum(axis=0)[second]
@@ -176,16 +166,16 @@ def pair_bounds(table: Table) -> tuple[float, float]:
 def aurc_bounds(cells: Int, level: int, right: Int, wrong: Int) -> tuple[float, float]:
     """AURC: least where the right rows of each stretch come first, most where the wrong ones do."""
     single = is_single(cells, level)
-    found = []
+    areas = []
     for early in (right, wrong):
         # A single value is one tied block; a stretch is a block of right and one of wrong rows, in this order.
         late = right + wrong - early
         size = np.stack([np.where(single, right + wrong, early), np.where(single, 0, late)], axis=1).ravel()
         first_bad, last_bad = (0 * right, wrong) if early is right else (wrong, 0 * wrong)
         bad = np.stack([np.where(single, wrong, first_bad), np.where(single, 0, last_bad)], axis=1).ravel()
-        found.append(_aurc(size[size > 0], bad[size > 0]))
+        areas.append(_aurc(size[size > 0], bad[size > 0]))
     slack = 0.0 if single.all() else 1e-12
-    return found[0] * (1 - slack), min(1.0, found[1] * (1 + slack))
+    return areas[0] * (1 - slack), min(1.0, areas[1] * (1 + slack))
 
 
 def _aurc(size: Int, bad: Int) -> float:
@@ -193,14 +183,4 @@ def _aurc(size: Int, bad: Int) -> float:
     end = np.cumsum(size)
     before, rate = end - size, bad / size
     excess = (np.cumsum(bad) - bad) - before * rate
-    return float((bad + excess * _harmonic(before, end)).sum() / end[-1])
-
-
-def _harmonic(start: Int, stop: Int) -> Float:
-    """Σ 1/k for start < k ≤ stop."""
-    table = np.concatenate([[0.0], np.cumsum(1.0 / np.arange(1, _SERIES + 1))])
-    short = table[np.minimum(stop, _SERIES)] - table[np.minimum(start, _SERIES)]
-    a, b = (np.maximum(x, _SERIES).astype(np.float64) for x in (start, stop))
-    tail = [1 / (2 * k) - 1 / (12 * k**2) + 1 / (120 * k**4) for k in (a, b)]
-    result: Float = short + np.log1p((b - a) / a) + (tail[1] - tail[0])
-    return result
+    return float((bad + excess * harmonics(before, end)).sum() / end[-1])

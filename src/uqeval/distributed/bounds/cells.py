@@ -4,11 +4,12 @@ A float64 is read as an integer of the same order. At level L a cell is either a
 the open stretch between two multiples. L is the smallest at which the values seen fill no more cells than allowed: it
 depends on what was seen, not on the order or on how it was cut, so counts merge to the same integers in any order.
 A `Ruler` stretches the axis where a sample has many rows and gives heavy values a multiple of their own.
-Bounds are made from these counts in `certain`, states in `stream`.
+Bounds are made from these counts in `bounds`, states in `state`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from uqeval._check import Float, Int
 
-__all__ = ["Axis", "Ruler", "Table", "cell_of", "coordinates", "first_level", "is_single", "keys_of"]
+__all__ = ["CellAxis", "CellCounts", "Ruler", "cell_of", "coordinates", "is_single", "keys_of"]
 
 _TOP = 62  # at this level all doubles share 8 cells
 _TABLE = 1 << 22  # entries of a lookup table at most; beyond, cells are searched
@@ -38,7 +39,7 @@ def cell_of(r: Int, level: int) -> Int:
 
 
 def _distinct(x: Int) -> Int:
-    """The distinct entries of a sorted array."""
+    """The distinct entries of a sorted array; np.unique made counting 15 times as long."""
     return x[np.append(True, x[1:] != x[:-1])[: len(x)]]
 
 
@@ -132,13 +133,8 @@ class Ruler:
         past = (inside - self.edges[place]).view(np.uint64)
         shrink, grow = self._shifts
         steps_past = (((past - np.uint64(1)) >> shrink[place]) << grow[place]).view(np.int64)
-        found = self.codes[place] + np.where(past == 0, 0, 2 * steps_past + 1)
-        return np.where(inside == keys, found, keys)
-
-
-def first_level(ruler: Ruler | None) -> int:
-    """Where an axis starts: a ruler joins neighbouring values, and tells so by odd coordinates."""
-    return 0 if ruler is None else 2
+        codes = self.codes[place] + np.where(past == 0, 0, 2 * steps_past + 1)
+        return np.where(inside == keys, codes, keys)
 
 
 def coordinates(x: Float, ruler: Ruler | None) -> Int:
@@ -147,8 +143,8 @@ def coordinates(x: Float, ruler: Ruler | None) -> Int:
     return keys if ruler is None else ruler.coordinates(keys)
 
 
-class Axis:
-    """The cells in use, at most `most`, in the order in which they came."""
+class CellAxis:
+    """The cells of one axis that are in use, at most `most`, in the order in which they came."""
 
     def __init__(self, most: int, level: int = 0, cells: Int | None = None) -> None:
         self.most, self.level = most, level
@@ -193,7 +189,7 @@ class Axis:
         codes |= (r & np.int64((1 << self.level) - 1)) != 0
         return codes
 
-    def _find(self, r: Int) -> Int:
+    def find(self, r: Int) -> Int:
         """The place of each coordinate's cell; −1 where the cell is not in use."""
         if len(self.cells) == 0:
             return np.full(len(r), -1, dtype=np.int64)
@@ -217,21 +213,20 @@ class Axis:
     def nbytes(self) -> int:
         """Memory in use."""
         used = (self.cells, self._lookup, self._order, self._sorted)
-        return sum(0 if array is None else array.nbytes for array in used)
+        return sum(array.nbytes for array in used if array is not None)
 
     def place(self, r: Int) -> tuple[Int, Int | None]:
         """The place of each coordinate, and where the former places went if the cells had to become coarser."""
-        found = self._find(r)
-        if len(r) == 0 or int(found.min()) >= 0:
-            return found, None
-        new = _distinct(np.sort(cell_of(r[found < 0], self.level)))
-        moved = self.take_in(new)
-        return self._find(r), moved
+        places = self.find(r)
+        if len(r) == 0 or int(places.min()) >= 0:
+            return places, None
+        moved = self.take_in(_distinct(np.sort(cell_of(r[places < 0], self.level))))
+        return self.find(r), moved
 
     def take_in(self, new: Int, level: int = 0) -> Int | None:
         """Adds distinct cells of this level, no finer than the own; what `place` says of the former ones."""
         if (level := max(level, self.level)) == self.level:
-            new = new[self._find(new) < 0]
+            new = new[self.find(new) < 0]
             if len(self.cells) + len(new) <= self.most:
                 self._append(new)
                 return None
@@ -241,13 +236,13 @@ class Axis:
             level += 1
         former, self.level = self.cells, level
         self._set(coarse)
-        return self._find(former)
+        return self.find(former)
 
 
-class Table:
-    """Rows counted by two axes: cells of both grow coarser as they must."""
+class CellCounts:
+    """Rows counted by the cells of two axes, which grow coarser as they must."""
 
-    def __init__(self, first: Axis, second: Axis) -> None:
+    def __init__(self, first: CellAxis, second: CellAxis) -> None:
         self.axes = (first, second)
         self._counts = np.zeros((0, 0), dtype=np.int64)
         self._fit()
@@ -284,23 +279,19 @@ class Table:
 
     def _move(self, side: int, moved: Int | None) -> None:
         if moved is not None:
-            other = self._counts.shape[1 - side]
             old = self._counts[: len(moved)] if side == 0 else self._counts[:, : len(moved)].T
-            new = np.zeros((len(self.axes[side]), other), dtype=np.int64)
-            _add_rows(new, moved, old)
+            new = _sum_rows(len(self.axes[side]), moved, old)
             self._counts = np.ascontiguousarray(new if side == 0 else new.T)
 
-    def merge(self, other: Table) -> None:
-        """Adds the counts of another table; its axes stay as they are."""
+    def merge(self, other: CellCounts) -> None:
+        """Adds other counts; their axes stay as they are."""
         rows = other.counts
         for side, (axis, theirs) in enumerate(zip(self.axes, other.axes, strict=True)):
             level = max(axis.level, theirs.level)
             self._move(side, axis.take_in(_distinct(np.sort(cell_of(theirs.cells, level))), level))
         self._fit()
         for axis, theirs in zip(self.axes, other.axes, strict=True):
-            new = np.zeros((len(axis), rows.shape[1]), dtype=np.int64)
-            _add_rows(new, axis._find(theirs.cells), rows)
-            rows = new.T
+            rows = _sum_rows(len(axis), axis.find(theirs.cells), rows).T
         self._counts[: rows.shape[0], : rows.shape[1]] += rows
 
     def in_order(self) -> tuple[Int, Int, Int]:
@@ -308,17 +299,37 @@ class Table:
         first, second = (axis.in_order()[0] for axis in self.axes)
         return self.axes[0].cells[first], self.axes[1].cells[second], self.counts[np.ix_(first, second)]
 
-    @classmethod
-    def of(cls, first: Axis, second: Axis, counts: Int) -> Table:
-        """From cells and their counts."""
-        made = cls(first, second)
-        made.counts[...] = counts
+    def to_arrays(self) -> list[Int]:
+        """Cells of both axes, which pairs of them have rows, and how many."""
+        first, second, counts = self.in_order()
+        filled = np.flatnonzero(counts)
+        return [first, second, filled, counts.ravel()[filled]]
+
+    def from_arrays(self, levels: Sequence[int], arrays: Sequence[Int], rows: int) -> CellCounts:
+        """Counts with axes like these from `to_arrays`; ValueError where the arrays contradict themselves."""
+        axes = []
+        for axis, level, cells in zip(self.axes, levels, arrays, strict=False):
+            if not axis.level <= level <= _TOP:
+                raise ValueError("its levels do not exist")
+            if len(cells) > axis.most or (cells[1:] <= cells[:-1]).any():
+                raise ValueError("its cells are not in order")
+            if not np.array_equal(cell_of(cells, level), cells):
+                raise ValueError("its cells are not of its level")
+            axes.append(CellAxis(axis.most, level, cells))
+        made = CellCounts(*axes)
+        counts = np.zeros(made.counts.size, dtype=np.int64)
+        counts[arrays[2]] = arrays[3]
+        if (counts < 0).any() or int(counts.sum()) != rows:
+            raise ValueError("its counts do not add up")
+        made.counts[...] = counts.reshape(made.counts.shape)
         return made
 
 
-def _add_rows(out: Int, place: Int, rows: Int) -> None:
-    """out[place[k]] += rows[k], places may repeat."""
+def _sum_rows(size: int, place: Int, rows: Int) -> Int:
+    """(size, …): the rows that go to each place, summed."""
+    out = np.zeros((size, rows.shape[1]), dtype=np.int64)
     if len(place):
         order = np.argsort(place, kind="stable")
         first = np.flatnonzero(np.diff(place[order], prepend=-1))
-        out[place[order[first]]] += np.add.reduceat(rows[order], first, axis=0)
+        out[place[order[first]]] = np.add.reduceat(rows[order], first, axis=0)
+    return out

@@ -1,6 +1,6 @@
 """Certain bounds for every score of some files, in one pass: what `uqeval evaluate --approx` prints.
 
-`onepass` takes one score as it is; here all scores share the pass, also those that are computed from probabilities.
+All scores share the pass, also those that are computed from probabilities. `batches` takes one score as it is.
 """
 
 from __future__ import annotations
@@ -11,14 +11,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from uqeval import kernels
 from uqeval._check import Progress
 from uqeval._errors import InputError
 from uqeval._result import Result
 from uqeval.distributed.bounds.bounds import SCHEMA_VERSION, StreamResult
 from uqeval.distributed.bounds.state import StreamState
-from uqeval.distributed.engines.local.engine import LocalEngine, parse_memory
-from uqeval.distributed.engines.protocol import Place, State
+from uqeval.distributed.engines.limits import parse_memory
+from uqeval.distributed.engines.local.engine import LocalEngine
+from uqeval.distributed.engines.protocol import Folded, Place, State
 from uqeval.distributed.plan.columns import ERROR, LOSS, Prepare, Wanted, score_of, shifted
 from uqeval.distributed.plan.count import Draw, FirstRows
 from uqeval.distributed.plan.run import located, planned
@@ -27,7 +30,7 @@ from uqeval.inputs.columns import column_options
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Certain", "approx_scores"]
+__all__ = ["Certain", "approx_scores", "count_rows"]
 
 _STATE_BYTES = 80 * 10**6  # of one score in one thread, at most, at 1e-4
 
@@ -52,23 +55,13 @@ class Certain(Result):
     def to_dict(self) -> dict[str, Any]:
         """Plain values by name; the cost under "run"."""
         run = {name: getattr(self, name) for name in ("rows", "parts", "passes", "sampled_rows", "bytes", "seconds")}
-        first = next(iter(self.scores.values())).to_dict()
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "kind": first["kind"],
-            "n": self.rows,
-            "scores": {name: found.to_dict() for name, found in self.scores.items()},
-            "run": run,
-        }
+        scores = {name: result.to_dict() for name, result in self.scores.items()}
+        kind = next(iter(scores.values()))["kind"]
+        return {"schema_version": SCHEMA_VERSION, "kind": kind, "n": self.rows, "scores": scores, "run": run}
 
     def frame_rows(self) -> list[dict[str, Any]]:
         """One row per score and metric."""
-        rows = []
-        for name, found in self.scores.items():
-            plain = found.to_dict()
-            metrics = [metric for metric, value in plain.items() if isinstance(value, dict)]
-            rows += [{"score": name, "metric": metric, "n": found.n} | plain[metric] for metric in metrics]
-        return rows
+        return [{"score": name} | row for name, result in self.scores.items() for row in result.frame_rows()]
 
     def summary(self) -> str:
         """What it cost."""
@@ -79,7 +72,7 @@ class Certain(Result):
         )
 
     def __str__(self) -> str:
-        return "\n\n".join(f"{name}: {found}" for name, found in self.scores.items()) + f"\n\n{self.summary()}"
+        return "\n\n".join([*(f"{name}: {result}" for name, result in self.scores.items()), self.summary()])
 
 
 def approx_scores(
@@ -129,25 +122,21 @@ def approx_scores(
     engine = LocalEngine(source, memory_limit=memory_limit, progress=progress, texts=texts)
     try:
         prepare = _prepare(engine, wanted)
-        count = len(prepare.scores)
-        engine.workers = max(1, min(kernels.cores(), parse_memory(memory_limit) // 2 // (_STATE_BYTES * count)))
-        sample = engine.sample(Draw(prepare), int(8 / blank.approx))
-        laid = [_laid_out(sample, k, prepare.wants_loss, blank) for k in range(count)]
-        counting = _Counting(prepare, laid, [part.name for part in engine.parts()])
-        folded = engine.fold("bounds", counting, _add)
-        if int(folded.state["rows"]) < 2:
-            raise InputError("There are fewer than 2 rows. Ranking needs at least 2.")
-        states = counting.merged()
+        most = parse_memory(memory_limit) // 2 // (_STATE_BYTES * len(prepare.scores))
+        engine.workers = max(1, min(kernels.cores(), most))
+        states, folded = count_rows(engine, prepare, blank, int(8 / blank.approx))
     finally:
         engine.close()
-    found = {name: state.compute() for (name, _), state in zip(prepare.scores, states, strict=True)}
+    if int(folded.state["rows"]) < 2:
+        raise InputError("There are fewer than 2 rows. Ranking needs at least 2.")
+    results = {name: state.compute() for (name, _), state in zip(prepare.scores, states, strict=True)}
     return Certain(
-        scores=found,
+        scores=results,
         rows=states[0].n,
         parts=len(folded.rows),
         passes=1,
         sampled_rows=engine.sampled_rows,
-        bytes=sum(one.bytes for one in found.values()),
+        bytes=sum(result.bytes for result in results.values()),
         seconds=time.perf_counter() - start,
     )
 
@@ -165,9 +154,19 @@ def _prepare(engine: LocalEngine, wanted: Wanted) -> Prepare:
     return replace(prepare, model=(), wants_error="uq_auc" in allowed, wants_loss="uq_c_index" in allowed)
 
 
-def _laid_out(sample: pa.Table, k: int, with_loss: bool, blank: StreamState) -> StreamState:
-    losses = sample.column(LOSS).to_numpy() if with_loss else None
-    return StreamState.from_sample(sample.column(score_of(k)).to_numpy(), losses, approx=blank.approx)
+def count_rows(
+    engine: LocalEngine, prepare: Prepare, blank: StreamState, sample: int
+) -> tuple[list[StreamState], Folded]:
+    """A state of all rows for each score, with cells laid out by that many sampled rows; and what the pass read."""
+    laid = [blank] * len(prepare.scores)
+    if sample:
+        rows = engine.sample(Draw(prepare), sample)
+        columns = {name: rows.column(name).to_numpy() for name in rows.column_names}
+        columns = {name: x[~np.isnan(x)] for name, x in columns.items()}  # counting says where they are
+        laid = [blank.laid_out(columns[score_of(k)], columns.get(LOSS)) for k in range(len(laid))]
+    counting = _Counting(prepare, laid, [part.name for part in engine.parts()])
+    folded = engine.fold("bounds", counting, lambda a, b: {"rows": a["rows"] + b["rows"]})
+    return counting.merged(), folded
 
 
 class _Counting:
@@ -181,22 +180,21 @@ class _Counting:
     def __call__(self, table: pa.Table, place: Place) -> State:
         try:
             rows = self.prepare(table)
+            if bad := self.prepare.bad(rows):
+                raise InputError(f"{bad[0].what} (first at row {bad[0].row}). Drop or mend those rows.")
         except InputError as error:
             raise InputError(f"{self._parts[place.part]}: {shifted(error, place.row)}") from None
-        if bad := self.prepare.bad(rows):
-            where = f"{self._parts[place.part]}, row {place.row + bad[0].row}"
-            raise InputError(f"{bad[0].what} (first in {where}). Drop or mend those rows.")
         for k, state in enumerate(self._states()):
             state.update(rows[score_of(k)], error=rows.get(ERROR), loss=rows.get(LOSS))
         return {"rows": len(table)}
 
     def _states(self) -> list[StreamState]:
-        found: list[StreamState] | None = getattr(self._mine, "states", None)
-        if found is None:
-            found = self._mine.states = [state.empty() for state in self._laid]
+        if not hasattr(self._mine, "states"):
+            self._mine.states = [state.empty() for state in self._laid]
             with self._lock:
-                self._all.append(found)
-        return found
+                self._all.append(self._mine.states)
+        states: list[StreamState] = self._mine.states
+        return states
 
     def merged(self) -> list[StreamState]:
         states, *rest = self._all
@@ -204,7 +202,3 @@ class _Counting:
             for mine, theirs in zip(states, other, strict=True):
                 mine.merge(theirs)
         return states
-
-
-def _add(a: State, b: State) -> State:
-    return {"rows": a["rows"] + b["rows"]}

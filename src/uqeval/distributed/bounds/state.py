@@ -2,7 +2,7 @@
 
 A `StreamState` is updated, merged, stored and asked at any time. Its bounds are certain for the rows seen: they are
 no confidence interval, which would speak of rows not seen.
-Cells are made in `sketch`, bounds in `certain`, files are read in `onepass`.
+Cells are made in `cells`, bounds in `bounds`, files are read in `files`.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import zlib
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from uqeval._check import MEND, Float, Int, check_bits, check_lengths, check_vector
-from uqeval._errors import InputError
+from uqeval._errors import InputError, reason_of
 from uqeval.distributed.bounds.bounds import SCHEMA_VERSION, Bounds, StreamResult, auc_bounds, aurc_bounds, pair_bounds
-from uqeval.distributed.bounds.cells import Axis, Ruler, Table, cell_of, coordinates, first_level
+from uqeval.distributed.bounds.cells import CellAxis, CellCounts, Ruler, coordinates
 
 __all__ = ["StreamState"]
 
@@ -28,6 +28,7 @@ _MAGIC = b"UQSTREAM"
 _CHUNK = 1 << 16  # rows at a time: what they need stays in the cache
 _SCALE = 1126  # a double times 2^1126 is an integer, also the smallest as frexp splits it
 _MOST_JOINT = 8192
+_RULERS = ("score", "loss")
 
 
 class StreamState:
@@ -69,14 +70,14 @@ class StreamState:
         elif not isinstance(joint_cells, int) or not 64 <= joint_cells <= _MOST_JOINT:
             raise InputError(f"`joint_cells` is {joint_cells!r}. Pass an integer from 64 to {_MOST_JOINT}.")
         self.approx, self.joint_cells, self.rulers = float(approx), joint_cells, rulers
-        self._ids = tuple(_ruler_id(ruler) for ruler in rulers)
         self.n = self._wrong = self._sum = 0
         self._kind: tuple[bool, bool] | None = None  # whether errors and losses come
-        score, loss = (first_level(ruler) for ruler in rulers)
+        # A ruler joins neighbouring values, and tells so by odd coordinates: its axis starts at level 2.
+        score, loss = (0 if ruler is None else 2 for ruler in rulers)
         # Without a ruler some cells lie where there is little to see: more of them.
         most = min((16 if rulers[0] is None else 4) * (size := _stretches(approx)), max(1 << 20, 2 * size))
-        self._errors = Table(Axis(most, score), Axis(2))
-        self._pairs = Table(Axis(joint_cells, score), Axis(joint_cells, loss))
+        self._errors = CellCounts(CellAxis(most, score), CellAxis(2))
+        self._pairs = CellCounts(CellAxis(joint_cells, score), CellAxis(joint_cells, loss))
 
     @classmethod
     def from_sample(
@@ -95,13 +96,16 @@ class StreamState:
         >>> state.n
         0
         """
-        state = cls(approx=approx, joint_cells=joint_cells)
-        sizes = _stretches(approx) * 7 // 8  # an eighth is left for values outside of the sample
-        found = [
-            None if x is None else Ruler.from_sample(check_vector(name, x, finite=False, hint=MEND), sizes)
-            for name, x in (("score", score), ("loss", loss))
-        ]
-        return cls(approx=approx, joint_cells=state.joint_cells, rulers=(found[0], found[1]))
+        return cls(approx=approx, joint_cells=joint_cells).laid_out(score, loss)
+
+    def laid_out(self, score: ArrayLike, loss: ArrayLike | None) -> StreamState:
+        """An empty state with the options of this one whose cells lie where a sample has its rows."""
+        cells = _stretches(self.approx) * 7 // 8  # an eighth is left for values outside of the sample
+        first, second = (
+            None if x is None else Ruler.from_sample(check_vector(name, x, finite=False, hint=MEND), cells)
+            for name, x in zip(_RULERS, (score, loss), strict=True)
+        )
+        return StreamState(approx=self.approx, joint_cells=self.joint_cells, rulers=(first, second))
 
     def empty(self) -> StreamState:
         """A state without rows that this one can be merged with."""
@@ -163,7 +167,7 @@ class StreamState:
             mine, theirs = getattr(self, name), getattr(other, name)
             if mine != theirs:
                 raise InputError(f"The states have {name} = {mine:g} and {theirs:g}. Make both with the same.")
-        if self._ids != other._ids:
+        if list(map(_ruler_id, self.rulers)) != list(map(_ruler_id, other.rulers)):
             raise InputError("The states have different rulers. Make one state from a sample and give out .empty().")
         if other._kind is None:
             return self
@@ -225,15 +229,12 @@ class StreamState:
 
         Equal data give equal bytes (of one zlib), in whatever order they came.
         """
-        arrays: dict[str, NDArray[Any]] = {}
-        for name, ruler in zip(("score", "loss"), self.rulers, strict=True):
+        arrays: dict[str, Int] = {}
+        for name, ruler in zip(_RULERS, self.rulers, strict=True):
             if ruler is not None:
                 arrays |= {f"{name}_edges": ruler.edges, f"{name}_codes": ruler.codes}
         for name, table in (("errors", self._errors), ("pairs", self._pairs)):
-            first, second, counts = table.in_order()
-            filled = np.flatnonzero(counts)
-            arrays |= {f"{name}_0": first, f"{name}_1": second, f"{name}_at": filled}
-            arrays[f"{name}_counts"] = counts.ravel()[filled]
+            arrays |= {f"{name}_{k}": array for k, array in enumerate(table.to_arrays())}
         head = {
             "version": SCHEMA_VERSION,
             "approx": self.approx,
@@ -266,8 +267,9 @@ class StreamState:
         except InputError:
             raise
         except (zlib.error, struct.error, KeyError, ValueError, TypeError, IndexError, AttributeError) as error:
-            reason = str(error).removesuffix(".") or type(error).__name__
-            raise InputError(f"These bytes are not a whole StreamState ({reason}). Pass what to_bytes wrote.") from None
+            raise InputError(
+                f"These bytes are not a whole StreamState ({reason_of(error)}). Pass what to_bytes wrote."
+            ) from None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, StreamState) and self.to_bytes() == other.to_bytes()
@@ -337,40 +339,23 @@ def _unpack(data: bytes) -> tuple[dict[str, Any], dict[str, Int]]:
 
 
 def _rebuilt(head: dict[str, Any], arrays: dict[str, Int]) -> StreamState:
-    rulers = [
+    first, second = (
         None if level is None else Ruler(arrays[f"{name}_edges"], arrays[f"{name}_codes"], int(level))
-        for name, level in zip(("score", "loss"), head["rulers"], strict=True)
-    ]
-    if not all(ruler is None or ruler.sound for ruler in rulers):
+        for name, level in zip(_RULERS, head["rulers"], strict=True)
+    )
+    if not all(ruler is None or ruler.sound for ruler in (first, second)):
         raise ValueError("a ruler is not in order")
-    state = StreamState(approx=head["approx"], joint_cells=head["joint_cells"], rulers=(rulers[0], rulers[1]))
-    state._kind = None if head["kind"] is None else (bool(head["kind"][0]), bool(head["kind"][1]))
+    state = StreamState(approx=head["approx"], joint_cells=head["joint_cells"], rulers=(first, second))
+    errors, losses = map(bool, head["kind"] or (False, False))
+    state._kind = None if head["kind"] is None else (errors, losses)
     state.n, state._wrong, state._sum = int(head["n"]), int(head["wrong"]), int(head["sum"], 16)
-    levels = iter(head["levels"])
-    for name, there in zip(("errors", "pairs"), state._kind or (False, False), strict=True):
-        old = state._errors if name == "errors" else state._pairs
-        found = [int(next(levels)) for _ in (0, 1)]
-        if not all(axis.level <= level <= 62 for axis, level in zip(old.axes, found, strict=True)):
-            raise ValueError("its levels do not exist")
-        axes = [Axis(old.axes[k].most, found[k], arrays[f"{name}_{k}"]) for k in (0, 1)]
-        for axis in axes:
-            x = axis.cells
-            if len(x) > axis.most or (x[1:] <= x[:-1]).any():
-                raise ValueError("its cells are not in order")
-            if not np.array_equal(cell_of(x, axis.level), x):
-                raise ValueError("its cells are not of its level")
-        counts = np.zeros(len(axes[0]) * len(axes[1]), dtype=np.int64)
-        counts[arrays[f"{name}_at"]] = arrays[f"{name}_counts"]
-        if (counts < 0).any() or int(counts.sum()) != state.n * there:
-            raise ValueError("its counts do not add up")
-        table = Table.of(axes[0], axes[1], counts.reshape(len(axes[0]), len(axes[1])))
-        if name == "errors":
-            state._errors = table
-        else:
-            state._pairs = table
-    errors = state._errors.in_order()
-    if not np.isin(errors[1], (0, 1)).all():
+    levels = [int(level) for level in head["levels"]]
+    tables = [[arrays[f"{name}_{k}"] for k in range(4)] for name in ("errors", "pairs")]
+    state._errors = state._errors.from_arrays(levels[:2], tables[0], state.n * errors)
+    state._pairs = state._pairs.from_arrays(levels[2:], tables[1], state.n * losses)
+    _, bits, counts = state._errors.in_order()
+    if not np.isin(bits, (0, 1)).all():
         raise ValueError("it has errors other than 0 and 1")
-    if state._kind and state._kind[0] and int(errors[2][:, errors[1] == 1].sum()) != state._wrong:
+    if int(counts[:, bits == 1].sum()) != state._wrong:
         raise ValueError("its errors do not add up")
     return state

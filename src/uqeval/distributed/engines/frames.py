@@ -3,6 +3,8 @@
 Polars, DuckDB and Ibis give the columns that are needed in batches, which go once to a temporary file without a name;
 from there on the rows are those of the local engine. So a query runs once, whatever the number of passes, and one that
 gives other rows each time cannot mix them. Dask and Spark dataframes go to the engines of those names.
+
+narwhals and pyarrow are imported on use: they take 0.3 s to load, and files need no narwhals.
 """
 
 from __future__ import annotations
@@ -11,18 +13,20 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from uqeval._check import Progress
-from uqeval._errors import InputError, MissingExtra
-from uqeval.distributed.engines.local.engine import parse_memory
-from uqeval.distributed.engines.local.query import BATCH, FrameEngine, querying
+from uqeval._errors import InputError
+from uqeval.distributed.engines.limits import parse_memory
+from uqeval.distributed.engines.local.engine import LocalEngine
+from uqeval.distributed.engines.local.source import BATCH, KeptBatches, querying
+from uqeval.distributed.engines.open import open_engine
 from uqeval.distributed.engines.protocol import Engine
 from uqeval.distributed.memory import usual_memory
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["FrameEngine", "kind_of", "names_of", "open_frame"]
+__all__ = ["kind_of", "names_of", "open_frame"]
 
-_CLUSTERS = {"dask": ("dask", "DaskEngine"), "pyspark": ("spark", "SparkEngine")}
+_ENGINES = {"dask": "dask", "pyspark": "spark"}  # of frames that are on a cluster already
 
 
 # "package.Class" of a lazy frame; the class may be a base of the frame's own.
@@ -59,41 +63,42 @@ def open_frame(
     columns : list of str, optional
         Those that will be needed; all by default.
     memory_limit, client, progress, spill
-        As in `evaluate_frame`.
+        As in `uqeval.evaluate`.
 
     Examples
     --------
     >>> import polars as pl
     >>> rows = pl.LazyFrame({"s": [0.1, 0.9, 0.5, 0.3], "wrong": [0, 1, 1, 0]})
     >>> from uqeval import distributed
-    >>> found = distributed.evaluate(None, score="s", metrics="accuracy", engine=open_frame(rows), error="wrong")
-    >>> found["accuracy"].value
+    >>> ev = distributed.evaluate(None, scores="s", metrics="accuracy", engine=open_frame(rows), error="wrong")
+    >>> ev["accuracy"].value
     0.5
     """
-    wrapped = _lazy(frame)
-    kind = wrapped.implementation.name.lower().removesuffix("_connect")
-    limit = usual_memory() if memory_limit is None else memory_limit
-    if kind in _CLUSTERS:
-        return _cluster_engine(kind, wrapped.to_native(), limit, client, progress, spill)
+    query = _lazy(frame)
+    kind = query.implementation.name.lower().removesuffix("_connect")
+    limit = parse_memory(usual_memory() if memory_limit is None else memory_limit)  # before the query runs
+    if kind in _ENGINES:
+        return open_engine(
+            _ENGINES[kind], query.to_native(), memory_limit=limit, client=client, progress=progress, spill=spill
+        )
     if kind not in _BATCHES:
         known = "Polars, DuckDB, Ibis, Dask and PySpark"
         raise InputError(f"`frame` is a lazy frame of {kind}, which is not known here. Known are {known}.")
-    if columns is not None:
-        wrapped = wrapped.select(*columns)
-    batches = _BATCHES[kind](wrapped.to_native())
-    return FrameEngine(batches, name=kind, memory_limit=limit, spill=spill, progress=progress)
+    batches = _BATCHES[kind]((query if columns is None else query.select(*columns)).to_native())
+    rows = KeptBatches(batches, name=kind, spill=spill, progress=progress)
+    return LocalEngine(rows, memory_limit=limit, spill=spill, progress=progress)
 
 
 def _lazy(frame: Any) -> Any:
     import narwhals as nw
 
     try:
-        wrapped = nw.from_native(frame)
+        query = nw.from_native(frame)
     except TypeError:
         raise InputError(f"`frame` is a {type(frame).__name__}, which is no lazy frame that narwhals knows.") from None
-    if not isinstance(wrapped, nw.LazyFrame):
+    if not isinstance(query, nw.LazyFrame):
         raise InputError(f"`frame` is a {type(frame).__name__} in memory. Pass it to uqeval.evaluate.")
-    return wrapped
+    return query
 
 
 def names_of(frame: Any) -> list[str]:
@@ -137,34 +142,3 @@ def _ibis(table: Any) -> Iterator[pa.Table]:
 
 
 _BATCHES = {"polars": _polars, "duckdb": _duckdb, "ibis": _ibis}
-
-
-def _cluster_engine(
-    kind: str, frame: Any, limit: str | int, client: Any, progress: Progress | None, spill: str | None
-) -> Engine:
-    from importlib import import_module
-
-    extra, name = _CLUSTERS[kind]
-    if client is None and kind == "pyspark":
-        client = frame.sparkSession
-    if client is None and kind == "dask":
-        client = _dask_client()
-    try:
-        module = import_module(f"uqeval.distributed.engines.{extra}.engine")
-    except ModuleNotFoundError as error:
-        raise MissingExtra(f"a {kind} dataframe", str(error.name), extra) from None
-    options = {"client": client, "memory_limit": parse_memory(limit), "progress": progress, "spill": spill}
-    made: Engine = getattr(module, name)(frame, **options)
-    return made
-
-
-def _dask_client() -> Any:
-    """The client that is active where the frame was made; None where there is none."""
-    try:
-        from dask.distributed import default_client
-    except ModuleNotFoundError as error:
-        raise MissingExtra("a dask dataframe", str(error.name), "dask") from None
-    try:
-        return default_client()  # type: ignore[no-untyped-call]
-    except ValueError:
-        return None

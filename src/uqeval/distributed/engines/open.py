@@ -1,16 +1,47 @@
-"""Engines by name."""
+"""Engines by name: how each is opened, and what it needs. A new engine has a folder, and a line here.
+
+Engines are imported when they are opened, because Dask and Spark are extras.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from uqeval._check import Progress
 from uqeval._errors import InputError, MissingExtra
-from uqeval.distributed.engines.local.engine import LocalEngine, parse_memory
+from uqeval.distributed.engines.limits import parse_memory
+from uqeval.distributed.engines.local.engine import LocalEngine
 from uqeval.distributed.engines.protocol import Engine
 
-__all__ = ["open_engine"]
+__all__ = ["ENGINES", "open_engine"]
+
+
+def _local(source: Any, *, client: Any, **options: Any) -> Engine:
+    return LocalEngine(source, **options)
+
+
+def _dask(source: Any, **options: Any) -> Engine:
+    from uqeval.distributed.engines.dask.engine import DaskEngine
+
+    return DaskEngine(source, **options)
+
+
+def _spark(source: Any, **options: Any) -> Engine:
+    from uqeval.distributed.engines.spark.engine import SparkEngine
+
+    return SparkEngine(source, **options)
+
+
+class Known(NamedTuple):
+    """How to open an engine; the package and the extra that it needs."""
+
+    open: Callable[..., Engine]
+    package: str = ""
+    extra: str = ""
+
+
+ENGINES = {"local": Known(_local), "dask": Known(_dask, "dask", "dask"), "spark": Known(_spark, "pyspark", "spark")}
 
 
 def open_engine(
@@ -24,18 +55,12 @@ def open_engine(
     texts: Sequence[str] = (),
 ) -> Engine:
     """The engine of that name on that source."""
-    if engine == "local":
-        return LocalEngine(source, memory_limit=memory_limit, spill=spill, progress=progress, texts=texts)
-    if engine not in ("dask", "spark"):
-        raise InputError(f'`engine` is {engine!r}. Choose "memory", "local", "dask" or "spark".')
-    options = {"client": client, "memory_limit": parse_memory(memory_limit), "progress": progress, "spill": spill}
+    if engine not in ENGINES:
+        *most, last = (f'"{name}"' for name in ("memory", *ENGINES))
+        raise InputError(f"`engine` is {engine!r}. Choose {', '.join(most)} or {last}.")
+    memory, known = parse_memory(memory_limit), ENGINES[engine]
+    options: dict[str, Any] = {"progress": progress, "spill": spill, "texts": texts}
     try:
-        if engine == "dask":
-            from uqeval.distributed.engines.dask.engine import DaskEngine
-
-            return DaskEngine(source, texts=texts, **options)
-        from uqeval.distributed.engines.spark.engine import SparkEngine
-
-        return SparkEngine(source, texts=texts, **options)
+        return known.open(source, memory_limit=memory, client=client, **options)
     except ModuleNotFoundError:
-        raise MissingExtra(f'engine="{engine}"', {"dask": "dask", "spark": "pyspark"}[engine], engine) from None
+        raise MissingExtra(f'engine="{engine}"', known.package, known.extra) from None

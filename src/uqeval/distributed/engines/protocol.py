@@ -1,13 +1,19 @@
-"""What an engine must offer: sample rows, fold over rows, shuffle rows into buckets and finish each bucket.
+"""What an engine must do for the plan, and what passes between the two.
 
-The plan (`plan`) knows the algorithm and nothing of engines; an engine moves rows and knows no metric. Everything that
-an engine gets (functions, states, tables) can be pickled and sent to another process.
+An engine has rows, of files, of a query or of a cluster's dataframe, and moves them; it knows no metric. It must
+
+- say what there is: `schema`, `parts`;
+- `sample` rows from all over the source, `fold` a function over all rows, `shuffle` rows into buckets and finish each
+  bucket exactly once; rows that a bucket carries on wait for later shuffles, until `release`;
+- say how much fits: `task_rows`, `bucket_rows`, `grid_bytes`; and what sampling has read: `sampled_rows`;
+- leave nothing behind after `close`, whatever was raised before.
+
+A new engine is a folder beside `local`, `dask` and `spark`, and a line in `open`. What engines get (functions, states,
+tables) can be pickled and sent to another process. pyarrow takes 0.3 s to load, so it is imported on use.
 """
 
 from __future__ import annotations
 
-import io
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -23,17 +29,20 @@ if TYPE_CHECKING:
 __all__ = [
     "Cancelled",
     "Engine",
+    "Finish",
     "Finished",
+    "FoldFunction",
     "Folded",
     "Input",
     "ListEngine",
+    "Merge",
     "Part",
     "Place",
+    "RouteFunction",
     "Routed",
+    "SampleFunction",
     "Shuffled",
     "State",
-    "pack",
-    "unpack",
 ]
 
 # Small and mergeable: NumPy arrays (no objects) and JSON values (integers of any size, floats, texts, lists).
@@ -80,14 +89,44 @@ class Finished(NamedTuple):
     carried: pa.Table | None = None
 
 
+# ---- what engines call ------------------------------------------------------------------------------------------
+
+
+class _Reading(Protocol):
+    """A function of a piece of rows, of any length."""
+
+    @property
+    def columns(self) -> tuple[str, ...] | None:
+        """What it reads of the source; None: all columns, or the rows were carried by an earlier shuffle."""
+
+
+class SampleFunction(_Reading, Protocol):
+    """What to keep of some rows: other columns, fewer rows."""
+
+    def __call__(self, table: pa.Table, /) -> pa.Table: ...
+
+
+class FoldFunction(_Reading, Protocol):
+    """The state of a piece of the source."""
+
+    def __call__(self, table: pa.Table, place: Place, /) -> State: ...
+
+
+class RouteFunction(_Reading, Protocol):
+    """Which rows of a piece move where."""
+
+    def __call__(self, table: pa.Table, /) -> Routed: ...
+
+
+Merge = Callable[[State, State], State]  # associative and commutative
+Finish = Callable[[int, "pa.Table"], Finished]  # the number of a bucket, and all of its rows
+
+
 @dataclass(frozen=True)
 class Input:
-    """Rows that enter a shuffle: of the source (`rows` None), or carried by an earlier one.
+    """Rows that enter a shuffle: of the source (`rows` None), or carried by an earlier one."""
 
-    `route` gets a piece of them (a `pa.Table` of any number of rows) and says what moves where.
-    """
-
-    route: Callable[[pa.Table], Routed]
+    route: RouteFunction
     rows: Any = None
 
 
@@ -104,62 +143,34 @@ class Shuffled:
 
 
 class Engine(Protocol):
-    """Three verbs over a source of rows. Any of them may raise; then the plan calls `close` and gives no answer."""
+    """Rows, and three verbs over them. Any verb may raise; then the plan calls `close` and gives no answer."""
 
-    name: str
+    name: str  # as the summary of a run calls it
+    task_rows: int  # of a bucket that fits into a task beside the others that run; the plan cuts buckets accordingly
+    bucket_rows: int  # of a bucket that cannot be cut: what fits while the others wait
+    grid_bytes: int  # for the counts of a state, of which every task of a fold holds some
+    sampled_rows: int  # that `sample` has read so far to choose some of them
 
     def schema(self) -> pa.Schema:
         """Columns of the source."""
-        ...
 
     def parts(self) -> list[Part]:
         """The files or partitions, in a fixed order."""
-        ...
 
-    def sample(self, function: Callable[[pa.Table], pa.Table], rows: int) -> pa.Table:
+    def sample(self, function: SampleFunction, rows: int) -> pa.Table:
         """About `rows` rows from all over the source, after `function` (which may drop rows)."""
-        ...
 
-    def fold(
-        self, stage: str, function: Callable[[pa.Table, Place], State], merge: Callable[[State, State], State]
-    ) -> Folded:
-        """`function` of every piece of the source, merged (associative, commutative) into one state."""
-        ...
+    def fold(self, stage: str, function: FoldFunction, merge: Merge) -> Folded:
+        """`function` of every piece of the source, merged into one state."""
 
-    def shuffle(
-        self, stage: str, inputs: Sequence[Input], buckets: int, finish: Callable[[int, pa.Table], Finished]
-    ) -> Shuffled:
+    def shuffle(self, stage: str, inputs: Sequence[Input], buckets: int, finish: Finish) -> Shuffled:
         """Brings the rows of each bucket (0 … buckets − 1) together and calls `finish` once per non-empty bucket."""
-        ...
 
     def release(self, carried: Any) -> None:
         """Frees carried rows that no later shuffle needs."""
-        ...
 
     def close(self) -> None:
         """Leaves nothing behind; safe to call twice."""
-        ...
-
-
-# ---- states as bytes --------------------------------------------------------------------------------------------
-
-
-def pack(state: State) -> bytes:
-    """A state as bytes without pickle, for engines that move bytes."""
-    arrays = {name: value for name, value in state.items() if isinstance(value, np.ndarray)}
-    rest = {name: value for name, value in state.items() if name not in arrays}
-    text = np.frombuffer(json.dumps(rest).encode(), dtype=np.uint8)
-    out = io.BytesIO()
-    np.savez(out, **{f"a_{name}": value for name, value in arrays.items()}, rest=text)  # type: ignore[arg-type]
-    return out.getvalue()
-
-
-def unpack(data: bytes) -> State:
-    """The state that `pack` wrote."""
-    with np.load(io.BytesIO(data), allow_pickle=False) as loaded:
-        state: State = json.loads(bytes(loaded["rest"]))
-        state |= {name.removeprefix("a_"): loaded[name] for name in loaded.files if name != "rest"}
-    return state
 
 
 # ---- the reference ----------------------------------------------------------------------------------------------
@@ -167,12 +178,19 @@ def unpack(data: bytes) -> State:
 
 @dataclass
 class ListEngine:
-    """The protocol in its plainest form: partitions are tables in a list, everything happens here and now."""
+    """The protocol in its plainest form, for tests: tables in a list, everything here and now.
+
+    It shares no code with the other engines, which are compared with it.
+    """
 
     tables: list[pa.Table]
     progress: Progress | None = None
     piece: int = 1 << 16  # rows given to a function at a time
     name: str = "list"
+    task_rows: int = 1 << 22
+    bucket_rows: int = 1 << 22
+    grid_bytes: int = 1 << 28
+    sampled_rows: int = 0
     closed: bool = field(default=False, init=False)
 
     def schema(self) -> pa.Schema:
@@ -181,40 +199,42 @@ class ListEngine:
     def parts(self) -> list[Part]:
         return [Part(f"partition {k}", len(table)) for k, table in enumerate(self.tables)]
 
-    def _pieces(self, tables: Sequence[pa.Table]) -> list[tuple[Place, pa.Table]]:
+    def _select(self, table: pa.Table, columns: Sequence[str] | None) -> pa.Table:
+        return table if columns is None else table.select(list(columns))
+
+    def _pieces(self, tables: Sequence[pa.Table], columns: Sequence[str] | None) -> list[tuple[Place, pa.Table]]:
         return [
-            (Place(k, at), table.slice(at, self.piece))
+            (Place(k, at), self._select(table, columns).slice(at, self.piece))
             for k, table in enumerate(tables)
             for at in range(0, len(table), self.piece)
         ]
 
-    def sample(self, function: Callable[[pa.Table], pa.Table], rows: int) -> pa.Table:
+    def sample(self, function: SampleFunction, rows: int) -> pa.Table:
         import pyarrow as pa
 
         total = sum(map(len, self.tables))
+        self.sampled_rows += total
         step = max(1, total // max(rows, 1))
-        return pa.concat_tables([function(table.take(np.arange(0, len(table), step))) for table in self.tables])
+        tables = [self._select(table, function.columns) for table in self.tables]
+        return pa.concat_tables([function(table.take(np.arange(0, len(table), step))) for table in tables])
 
-    def fold(
-        self, stage: str, function: Callable[[pa.Table, Place], State], merge: Callable[[State, State], State]
-    ) -> Folded:
+    def fold(self, stage: str, function: FoldFunction, merge: Merge) -> Folded:
         state: State | None = None
-        for place, piece in self._pieces(self.tables):
-            found = function(piece, place)
-            state = found if state is None else merge(state, found)
+        for place, piece in self._pieces(self.tables, function.columns):
+            own = function(piece, place)
+            state = own if state is None else merge(state, own)
         if state is None:
-            state = function(self.tables[0].slice(0, 0), Place(0, 0))
+            state = function(self._select(self.tables[0], function.columns).slice(0, 0), Place(0, 0))
         return Folded(state, [len(table) for table in self.tables])
 
-    def shuffle(
-        self, stage: str, inputs: Sequence[Input], buckets: int, finish: Callable[[int, pa.Table], Finished]
-    ) -> Shuffled:
+    def shuffle(self, stage: str, inputs: Sequence[Input], buckets: int, finish: Finish) -> Shuffled:
         import pyarrow as pa
 
         into: dict[int, list[pa.Table]] = {}
         moved = size = 0
         for given in inputs:
-            for _, piece in self._pieces(self.tables if given.rows is None else given.rows):
+            tables = self.tables if given.rows is None else given.rows
+            for _, piece in self._pieces(tables, given.route.columns):
                 table, bucket = given.route(piece)
                 moved, size = moved + len(table), size + table.nbytes
                 for code in np.unique(bucket):

@@ -123,7 +123,7 @@ def _units(
     clustered = run.prepare.cluster is not None
     ranked = tuple(_ranked(run, k, found, metrics) for k, found in zip(scores, sums, strict=True))
     wanted = tuple(metric.name for metric in metrics if _defined(metric, sums[0], ranked, clustered))
-    sizes = _cluster_sizes(run) if clustered else None
+    sizes = cluster_sizes(run) if clustered else None
     buckets = max(1, -(-run.n // min(run.task_rows, 1_000_000))) if sizes is None else len(sizes)
     finish = FinishUnits(run.n, sums[0].wrong, ranked, wanted, clustered, inflate, sizes)
     done = run.shuffle("units", [Input(RouteUnits(None, columns, buckets, clustered), handle)], buckets, finish)
@@ -148,13 +148,13 @@ def _merged(states: list[State], sizes: Int | None, n: int) -> tuple[dict[str, M
     return found, held, largest
 
 
-def _cluster_sizes(run: Run) -> Int:
+def cluster_sizes(run: Run) -> Int:
     """Rows of the buckets of clusters: as few buckets as a task each can hold.
 
     The rows of a cluster must come together, so a bucket may take all that memory allows, alone.
     """
     fine: Int = run.state["clusters"]
-    alone = int(getattr(run.engine, "bucket_rows", getattr(run.engine, "task_rows", run.task_rows)))
+    alone = run.engine.bucket_rows
     for buckets in (len(fine) // 4, len(fine) // 2, len(fine)):
         sizes: Int = fine.reshape(buckets, -1).sum(axis=1)
         if int(sizes.max()) <= run.task_rows:
@@ -207,7 +207,7 @@ def model_clusters(run: Run, metrics: list[Metric]) -> Clustered:
         elif not state[f"{what}_infinite"]:
             values[what] = float(state[what][0, 1])
     keep = (*CLUSTER, *([ERROR] * run.prepare.wants_error), *run.prepare.model)
-    sizes = _cluster_sizes(run)
+    sizes = cluster_sizes(run)
     finish = FinishModel(n, values, signs, sizes)
     done = run.shuffle("clusters", [Input(RouteUnits(run.prepare, keep, len(sizes)))], len(sizes), finish)
     run.release(done.carried)

@@ -34,8 +34,8 @@ from uqeval.distributed.plan.columns import (
 from uqeval.distributed.plan.count import CLUSTER_BUCKETS, ECE_BINS, cluster_bucket
 from uqeval.distributed.plan.edges import changed
 from uqeval.inference.tally import NAN, Held, Moments
+from uqeval.metrics.areas import Accepted
 from uqeval.metrics.registry import REGISTRY
-from uqeval.metrics.selective import Accepted
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -39,12 +39,12 @@ from uqeval.distributed.plan.columns import (
 )
 from uqeval.distributed.plan.edges import Axis, Codes, RowsChanged, changed, ride, shares_sizes, total_and_squares
 from uqeval.inference.tally import Spread
-from uqeval.metrics.selective import Accepted
+from uqeval.metrics.areas import Accepted
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Area", "FinishScore", "RouteScore", "area_of_point", "harmonic"]
+__all__ = ["Area", "FinishScore", "RouteScore", "area_of_point", "harmonic", "harmonics"]
 
 _SERIES = 64  # from here on the asymptotic series are good to the last bit
 
@@ -253,12 +253,24 @@ def harmonic(start: int, stop: int, power: int = 1) -> float:
     if start < _SERIES:
         return harmonic(start, _SERIES, power) + harmonic(_SERIES, stop, power)
     if power == 1:
-        # log k + 1/2k − 1/12k² + 1/120k⁴, at both ends; log1p keeps the digits of a short stretch.
-        tail = [1 / (2 * k) - 1 / (12 * k**2) + 1 / (120 * k**4) for k in (start, stop)]
-        return math.log1p((stop - start) / start) + (tail[1] - tail[0])
+        return math.log1p((stop - start) / start) + (_tail(stop) - _tail(start))
     # 1/k − 1/2k² + 1/6k³ − 1/30k⁵ is what is left after k.
     tail = [-1 / (2 * k**2) + 1 / (6 * k**3) - 1 / (30 * k**5) for k in (start, stop)]
     return (stop - start) / (start * stop) + (tail[0] - tail[1])
+
+
+def harmonics(start: Int, stop: Int) -> Float:
+    """`harmonic` of arrays, power 1."""
+    table = np.concatenate([[0.0], np.cumsum(1.0 / np.arange(1, _SERIES + 1))])
+    short = table[np.minimum(stop, _SERIES)] - table[np.minimum(start, _SERIES)]
+    a, b = (np.maximum(x, _SERIES).astype(np.float64) for x in (start, stop))
+    result: Float = short + np.log1p((b - a) / a) + (_tail(b) - _tail(a))
+    return result
+
+
+def _tail(k: Any) -> Any:
+    """Σ 1/j to k is log k + a constant + this; log1p of both ends keeps the digits of a short stretch."""
+    return 1 / (2 * k) - 1 / (12 * k**2) + 1 / (120 * k**4)
 
 
 def _area_of_rows(order: kernels.Order, error: Bit, before: int, wrong_before: int, total: int) -> tuple[Area, Float]:

@@ -21,7 +21,8 @@ from uqeval._errors import InputError, collected
 from uqeval.evaluation.row_data import RowData
 from uqeval.inputs import Predictions
 from uqeval.inputs.columns import Columns, Plan, listed, plan_columns, score_columns
-from uqeval.inputs.frame import is_text, plain_column, predictions_from_arrow
+from uqeval.inputs.frame import is_text, plain_column
+from uqeval.inputs.predictions import predictions_from_arrow
 from uqeval.metrics.registry import Metric
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from uqeval.distributed.engines.protocol import Place, State
 from uqeval.distributed.plan.columns import CLUSTER, ERROR, LOSS, Bad, Prepare, Rows, group_names, score_of, shifted
 from uqeval.distributed.plan.edges import Axis
 from uqeval.inputs.columns import Columns, Plan
-from uqeval.inputs.frame import predictions_from_arrow
+from uqeval.inputs.predictions import predictions_from_arrow
 
 if TYPE_CHECKING:
     import pyarrow as pa

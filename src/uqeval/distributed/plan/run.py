@@ -41,8 +41,8 @@ from uqeval.distributed.plan.tallies import (
 from uqeval.distributed.result import Summary, Timed
 from uqeval.evaluation.row_data import RowData
 from uqeval.inputs.columns import listed
+from uqeval.metrics.areas import Accepted
 from uqeval.metrics.registry import REGISTRY, Metric, get_metric
-from uqeval.metrics.selective import Accepted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -123,7 +123,7 @@ class Run:
     def _start(self) -> None:
         with self.timed("sample"):
             self.axes = self._edges()
-        self.summary.sampled_rows = int(getattr(self.engine, "sampled_rows", 0))
+        self.summary.sampled_rows = self.engine.sampled_rows
         self.state = self._count()
         self.n = int(self.state["rows"])
 
@@ -173,7 +173,7 @@ class Run:
         if len(known) < len(self.parts):  # a short sample is the whole source
             n = sampled if sampled < _SAMPLE // 2 else 10**8
         usual = min(256, max(1, n // 20_000))
-        room = int(getattr(self.engine, "grid_bytes", 1 << 28)) // (16 * len(self.names))
+        room = self.engine.grid_bytes // (16 * len(self.names))
         most = max(16, min(_MOST_BINS, (math.isqrt(room) - 1) // 2))
         return min(most, max(usual, -(-3 * n // (2 * self.task_rows))))
 
@@ -181,7 +181,7 @@ class Run:
     def task_rows(self) -> int:
         """Small tasks balance better; with very many rows they grow, as far as memory allows."""
         rows = sum(part.rows or 0 for part in self.parts)
-        return min(max(1 << 22, -(-3 * rows // (2 * _MOST_BINS))), int(getattr(self.engine, "task_rows", 1 << 22)))
+        return min(max(1 << 22, -(-3 * rows // (2 * _MOST_BINS))), self.engine.task_rows)
 
     def _count(self) -> State:
         for attempt in range(_ROUNDS + 1):

@@ -34,9 +34,9 @@ from uqeval.inference.tally import (
     Spread,
 )
 from uqeval.kernels import ConcordanceSums, alike_sums
+from uqeval.metrics.areas import Accepted, Areas, Formula
 from uqeval.metrics.calibration import Bins, l1
 from uqeval.metrics.registry import Metric
-from uqeval.metrics.selective import Accepted, Areas, Formula
 
 __all__ = ["Clustered", "ScoreSums", "Terms", "add_point_pairs", "add_sizes", "calibration_cells", "check_buckets"]
 __all__ += [

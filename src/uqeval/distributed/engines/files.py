@@ -1,36 +1,31 @@
-"""Tables on disk, piece by piece: Parquet by row group, Arrow by batches, the others from front to back."""
+"""Tables on disk, chunk by chunk: Parquet by row group, Arrow by batches, the others from front to back.
+
+Any thread or process can read any chunk, as long as the files stay as they were. pyarrow takes 0.3 s to load, so it is
+imported on use.
+"""
 
 from __future__ import annotations
 
 import os
 import socket
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uqeval._errors import InputError
+from uqeval.distributed.engines import pieces
 from uqeval.distributed.engines.protocol import Part, Place
+from uqeval.distributed.engines.source import Chunk, Source
 from uqeval.inputs.columns import listed, repeated
-from uqeval.inputs.files import expand, format_of, is_number, reading
+from uqeval.inputs.files import is_number
+from uqeval.inputs.paths import expand, format_of, reading
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Chunk", "Files"]
+__all__ = ["Files"]
 
 _TOGETHER = 1 << 17  # rows of small batches that are read in one go
-
-
-@dataclass(frozen=True)
-class Chunk:
-    """What one thread reads at a time: a row group, some batches, or a whole file of another kind."""
-
-    part: int
-    group: int | None
-    row: int  # the first, inside the part
-    rows: int | None
-    stop: int | None = None  # behind the last batch
 
 
 class Stamp(NamedTuple):
@@ -43,8 +38,8 @@ class Stamp(NamedTuple):
 
 
 def _stamp(path: str) -> Stamp:
-    found = os.stat(path)
-    return Stamp(found.st_size, found.st_mtime_ns, found.st_ino, socket.gethostname())
+    now = os.stat(path)
+    return Stamp(now.st_size, now.st_mtime_ns, now.st_ino, socket.gethostname())
 
 
 @lru_cache(maxsize=8)
@@ -59,7 +54,7 @@ def _open_batches(path: str, fields: Sequence[int] | None = None) -> Any:
     """An Arrow file that has an index of its batches; None where it is a stream."""
     import pyarrow as pa
 
-    options = pa.ipc.IpcReadOptions(included_fields=None if fields is None else list(fields), use_threads=False)
+    options = pa.ipc.IpcReadOptions(included_fields=None if fields is None else sorted(fields), use_threads=False)
     source = pa.memory_map(path)
     try:
         return pa.ipc.open_file(source, options=options)
@@ -68,13 +63,7 @@ def _open_batches(path: str, fields: Sequence[int] | None = None) -> Any:
         return None
 
 
-@lru_cache(maxsize=8)
-def _arrow_schema(path: str, stamp: Stamp) -> Any:
-    with _open_batches(path) as file:
-        return file.schema
-
-
-class Files:
+class Files(Source):
     """One or more files. `texts` are columns that CSV must not read as numbers.
 
     A column that some file lacks is in `schema`, but cannot be read.
@@ -89,26 +78,25 @@ class Files:
             raise InputError(f"{self.paths[self.kinds.index('npz')]}: NPZ files are read whole. Use uqeval.evaluate.")
         self.texts = tuple(texts)
         self.stamps = [_stamp(path) for path in self.paths]
-        self.sizes = [stamp.size for stamp in self.stamps]
         self.lacking: dict[str, tuple[str, str]] = {}  # column: a file that lacks it, and one that does not
-        self.chunks: list[Chunk] = []
-        self.parts: list[Part] = []
-        self.schema = self._open(0)
+        self.chunks, self.parts = [], []
+        self.schemas = [self._open(k) for k in range(len(self.paths))]
+        self.schema = self.schemas[0]
         for k in range(1, len(self.paths)):
-            self.schema = self._joined(k, self._open(k))
+            self.schema = self._joined(k)
 
-    def _joined(self, k: int, other: pa.Schema) -> pa.Schema:
+    def _joined(self, k: int) -> pa.Schema:
         """Columns of all files so far: numbers of several kinds become float64, anything else text."""
         import pyarrow as pa
 
-        fields = []
+        fields, other = [], self.schemas[k]
         for field in self.schema:
             if field.name not in other.names:
                 self.lacking.setdefault(field.name, (self.paths[k], self.paths[0]))
             elif (kind := other.field(field.name).type) != field.type:
                 kinds = [one for one in (field.type, kind) if not pa.types.is_null(one)]  # a file without rows
-                text = pa.float64() if all(map(is_number, kinds)) else pa.large_string()
-                field = field.with_type(text if len(kinds) > 1 else kinds[0])
+                common = pa.float64() if all(map(is_number, kinds)) else pa.large_string()
+                field = field.with_type(common if len(kinds) > 1 else kinds[0])
             fields.append(field)
         for field in other:
             if field.name not in self.schema.names:
@@ -116,55 +104,37 @@ class Files:
                 fields.append(field)
         return pa.schema(fields)
 
-    @property
-    def rows(self) -> int | None:
-        """All rows, where the files tell."""
-        known = [part.rows for part in self.parts if part.rows is not None]
-        return sum(known) if len(known) == len(self.parts) else None
+    # ---- what there is ----
 
     def _open(self, k: int) -> pa.Schema:
-        """The columns of a file; notes its rows."""
-        path = self.paths[k]
+        """The columns of a file; notes its chunks and rows."""
+        path, kind = self.paths[k], self.kinds[k]
         with reading(path):
-            if self.kinds[k] == "parquet":
+            if kind == "parquet":
                 footer = _footer(path, self.stamps[k])
-                row = 0
-                for group in range(footer.num_row_groups):
-                    count = footer.row_group(group).num_rows
-                    self.chunks.append(Chunk(k, group, row, count))
-                    row += count
-                self.parts.append(Part(path, row))
                 schema = footer.schema.to_arrow_schema()
-            elif self.kinds[k] == "arrow" and (file := _open_batches(path)) is not None:
+                sizes = [footer.row_group(group).num_rows for group in range(footer.num_row_groups)]
+                self._add_part(k, [(group, None, rows) for group, rows in enumerate(sizes)])
+            elif kind == "arrow" and (file := _open_batches(path)) is not None:
                 with file:
                     schema = file.schema
-                self._index_batches(k, schema)
+                self._add_part(k, _batch_runs(path, schema))
             else:
-                self.chunks.append(Chunk(k, None, 0, None))
-                self.parts.append(Part(path))
                 with self._stream(k, None) as reader:
-                    schema = reader.schema
-                schema = self._loose(schema) if self.kinds[k] in ("csv", "tsv", "jsonl") else schema
+                    schema = reader.schema if kind == "arrow" else self._loose(reader.schema)
+                self.chunks.append(Chunk(k))
+                self.parts.append(Part(path))
         if twice := repeated(schema.names):
             raise InputError(f"{path}: duplicated columns: {listed(map(repr, twice))}. Rename or drop one of each.")
         return schema
 
-    def _index_batches(self, k: int, schema: pa.Schema) -> None:
-        """Notes the batches of an Arrow file, small ones together."""
-        import pyarrow as pa
-
-        path, row, rows, start = self.paths[k], 0, 0, 0
-        narrow = [i for i, field in enumerate(schema) if pa.types.is_primitive(field.type)] or [0]
-        file = _open_batches(path, narrow[:1])
-        assert file is not None
-        with file:
-            last = file.num_record_batches
-            for batch in range(last):
-                rows += file.get_batch(batch).num_rows
-                if rows >= _TOGETHER or batch == last - 1:
-                    self.chunks.append(Chunk(k, start, row, rows, batch + 1))
-                    row, rows, start = row + rows, 0, batch + 1
-        self.parts.append(Part(path, row))
+    def _add_part(self, k: int, chunks: list[tuple[int, int | None, int]]) -> None:
+        """Notes the (group, stop, rows) of a file."""
+        row = 0
+        for group, stop, rows in chunks:
+            self.chunks.append(Chunk(k, group, row, rows, stop))
+            row += rows
+        self.parts.append(Part(self.paths[k], row))
 
     def _loose(self, schema: pa.Schema) -> pa.Schema:
         """The first lines told the types: a column of whole numbers may have fractions further down."""
@@ -190,52 +160,43 @@ class Files:
             return arrow_json.open_json(path, read_options=options, parse_options=whole)
         parse = arrow_csv.ParseOptions(delimiter="\t" if kind == "tsv" else ",")
         block = arrow_csv.ReadOptions(block_size=1 << 22)
-        types: dict[str, Any] = {name: pa.string() for name in self.texts}
-        for name in columns or ():
-            types.setdefault(name, self.schema.field(name).type)
+        types = {name: self.schema.field(name).type for name in columns or ()} | dict.fromkeys(self.texts, pa.string())
         convert = arrow_csv.ConvertOptions(include_columns=list(columns or []), column_types=types)
         return arrow_csv.open_csv(path, read_options=block, parse_options=parse, convert_options=convert)
+
+    # ---- rows ----
 
     def read(self, chunk: Chunk, columns: Sequence[str] | None, most: int) -> Iterator[tuple[Place, pa.Table]]:
         """The rows of a chunk, at most `most` at a time."""
         import pyarrow as pa
 
-        path = self.paths[chunk.part]
+        path, row = self.paths[chunk.part], chunk.row
         if columns is None:
             columns = [name for name in self.schema.names if name not in self.lacking]
         for name in columns:
             if name in self.lacking:
                 here, there = self.lacking[name]
                 raise InputError(f"{here}: lacks {name}, unlike {there}. Files are joined by column.")
-        row = chunk.row
-        batches = self._batches(chunk, columns, most)
+        batches = self._batches(chunk, list(columns), most)
         while True:
             with reading(path):
-                self._check(chunk.part)
-                batch = self._next(batches, chunk.part)
-                self._check(chunk.part)
-            if batch is None:
-                return
-            for at in range(0, len(batch), most):
-                piece = self._cast(path, pa.Table.from_batches([batch.slice(at, most)]))
-                yield Place(chunk.part, row), piece
-                row += len(piece)
+                try:
+                    batch = next(batches, None)
+                finally:
+                    self._check(chunk.part)  # comes first, where the file is another one by now and cannot be read
+                if batch is None:
+                    return
+                table = self._cast(pa.Table.from_batches([batch]))
+            yield from pieces.cut(table, chunk.part, most, row)
+            row += len(table)
 
-    def _next(self, batches: Iterator[pa.RecordBatch], k: int) -> pa.RecordBatch | None:
-        try:
-            return next(batches, None)
-        except Exception:
-            self._check(k)  # the reason, where the file is another one by now
-            raise
-
-    def _cast(self, path: str, piece: pa.Table) -> pa.Table:
+    def _cast(self, table: pa.Table) -> pa.Table:
         """With the types that all files share."""
-        for k, field in enumerate(piece.schema):
+        for k, field in enumerate(table.schema):
             kind = self.schema.field(field.name).type
             if field.type != kind:
-                with reading(path):
-                    piece = piece.set_column(k, field.name, piece.column(k).cast(kind))
-        return piece
+                table = table.set_column(k, field.name, table.column(k).cast(kind))
+        return table
 
     def _check(self, k: int) -> None:
         """The file is as it was when it was opened."""
@@ -244,25 +205,36 @@ class Files:
         if not same:
             raise InputError(f"{self.paths[k]}: changed while it was read. No result is given.")
 
-    def _batches(self, chunk: Chunk, columns: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
+    def _batches(self, chunk: Chunk, names: list[str], most: int) -> Iterator[pa.RecordBatch]:
         import pyarrow.parquet as pq
 
         path = self.paths[chunk.part]
-        names = list(columns)
-        if chunk.group is not None and chunk.stop is not None:
-            schema = _arrow_schema(path, self.stamps[chunk.part])
-            file = _open_batches(path, sorted(schema.get_field_index(name) for name in names))
-            assert file is not None
-            with file:
-                for k in range(chunk.group, chunk.stop):
+        if chunk.stop is not None:
+            schema = self.schemas[chunk.part]
+            with _open_batches(path, [schema.get_field_index(name) for name in names]) as file:
+                for k in range(chunk.group or 0, chunk.stop):
                     yield file.get_batch(k).select(names)
-            return
-        if chunk.group is not None:
-            footer = _footer(path, self.stamps[chunk.part])
+        elif chunk.group is not None:
+            footer, groups = _footer(path, self.stamps[chunk.part]), [chunk.group]
             with pq.ParquetFile(path, metadata=footer, pre_buffer=False, buffer_size=1 << 20) as file:
-                groups = [chunk.group]
                 yield from file.iter_batches(batch_size=most, row_groups=groups, columns=names, use_threads=False)
-            return
-        with self._stream(chunk.part, columns) as reader:
-            for batch in reader:
-                yield batch.select(names)
+        else:
+            with self._stream(chunk.part, names) as reader:
+                yield from (batch.select(names) for batch in reader)
+
+
+def _batch_runs(path: str, schema: pa.Schema) -> list[tuple[int, int | None, int]]:
+    """(First batch, the one behind the last, rows) of an Arrow file, small batches together."""
+    import pyarrow as pa
+
+    runs: list[tuple[int, int | None, int]] = []
+    start = rows = 0
+    # Counting rows needs a column; one of numbers is the cheapest to open.
+    narrow = [k for k, field in enumerate(schema) if pa.types.is_primitive(field.type)] or [0]
+    with _open_batches(path, narrow[:1]) as file:
+        for k in range(file.num_record_batches):
+            rows += file.get_batch(k).num_rows
+            if rows >= _TOGETHER or k == file.num_record_batches - 1:
+                runs.append((start, k + 1, rows))
+                start, rows = k + 1, 0
+    return runs
