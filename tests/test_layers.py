@@ -80,6 +80,9 @@ LATE_OWN = {
     "uqeval.distributed.engines.dask.engine": "the extra dask",
     "uqeval.distributed.engines.spark.engine": "the extra spark",
     "uqeval.kernels.native": "compiled, where there was a compiler",
+    **dict.fromkeys(("uqeval.methods.batched", "uqeval.methods.loop"), "the extra torch"),
+    **{f"uqeval.reproduce.models.vision.{name}": "the extra torch" for name in ("classify", "probe", "zoo")},
+    "uqeval.reproduce.models.text.zeroshot": "all studies, which take a second",
 }
 ANYWHERE = {"numpy", "__future__"} | set(sys.stdlib_module_names)
 FACADES = {SRC / "__init__.py", SRC / "__main__.py", SRC / "datasets" / "_make_example.py"}
