@@ -524,6 +524,7 @@ def test_endless_names_are_cut(example):
 # ---- size, time, writing ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_page_of_many_scores_groups_and_columns_is_small():
     n = 4_000
     found, error, _ = rows(n, scores=12)

@@ -204,6 +204,7 @@ def test_ids_of_inline_drawings_do_not_clash(out):
         assert used in ids
 
 
+@pytest.mark.slow
 def test_titles_of_drawings_are_text_of_the_page_and_not_drawn_twice(study, tmp_path):
     (picture,) = panels.save({"x": lambda: figures.correlations_vs_d(study)}, tmp_path, lambda done, total: None)
     assert picture.title in (tmp_path / "figures" / "x.svg").read_text(encoding="utf-8")
