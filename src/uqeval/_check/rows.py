@@ -10,27 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from uqeval._errors import InputError, UQWarning, notify
 
-__all__ = [
-    "check_bits",
-    "check_choice",
-    "check_codes",
-    "check_lengths",
-    "check_level",
-    "check_loss",
-    "check_rows",
-    "check_seed",
-    "check_vector",
-    "check_weight_values",
-    "check_weights",
-    "drop_rows",
-    "nearest",
-    "numeric",
-    "omits",
-    "recode",
-    "to_array",
-    "without_nan",
-]
-
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 Bit = NDArray[np.uint8]
