@@ -1042,7 +1042,7 @@ def changed(array, row, value):
         ({"n_scores": 2.0}, "`n_scores` must be an int"),
         ({"n_scores": True}, "`n_scores` must be an int"),
         ({"largest_cluster": 3}, "`largest_cluster` needs `clusters`"),
-        ({"largest_cluster": 1, "clusters": np.arange(30) // 2}, "`largest_cluster` must be an int of at least 2"),
+        ({"largest_cluster": 1, "clusters": np.arange(30) // 2}, "`largest_cluster` must be an int ≥ 2, the largest"),
         ({"largest_cluster": True, "clusters": np.arange(30)}, "`largest_cluster` must be an int.* it is True"),
         ({"largest_cluster": 2.0, "clusters": np.arange(30)}, "`largest_cluster` must be an int"),
         ({"method": "rcps", "clusters": np.arange(30)}, 'needs cluster_method="subsample"'),
@@ -1086,7 +1086,7 @@ def test_omitting_nan_equals_leaving_those_rows_out(rows, max_risk, method):
     groups, cluster = rows.clusters, way(method, rows.clusters)
     with pytest.warns(UQWarning):
         t = choose_threshold(score, loss, max_risk, 0.8, method, clusters=groups, cluster_method=cluster, nan="omit")
-    assert f"{int((~keep).sum())} rows with NaN left out." in t.warnings
+    assert f"{int((~keep).sum())} rows with NaN left out" in t.warnings
     left = None if groups is None else groups[keep]
     kept = quietly(score[keep], loss[keep], max_risk, 0.8, method, clusters=left, cluster_method=cluster)
     assert replace(t, warnings=()) == replace(kept, warnings=())

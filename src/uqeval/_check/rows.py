@@ -14,6 +14,7 @@ __all__ = [
     "check_bits",
     "check_choice",
     "check_codes",
+    "check_count",
     "check_lengths",
     "check_level",
     "check_loss",
@@ -343,6 +344,13 @@ def check_choice(name: str, value: Any, choices: Sequence[str]) -> str:
         options = ", ".join(f'"{choice}"' for choice in choices)
         raise InputError(f"`{name}` must be one of {options}; it is {value!r}.")
     return str(value)
+
+
+def check_count(name: str, value: Any, least: int = 1, *, reason: str = "") -> int:
+    """An int that is large enough; `reason` says why so large."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise InputError(f"`{name}` must be an int ≥ {least}{reason}; it is {value!r}.")
+    return int(value)
 
 
 def check_seed(seed: int | np.random.Generator) -> np.random.Generator:
