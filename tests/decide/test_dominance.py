@@ -271,11 +271,11 @@ def test_band_is_that_of_a_plain_bootstrap_of_rows():
     np.testing.assert_allclose((found.high - found.low) / 2, factor * spread, rtol=0.2)
 
 
-@pytest.mark.parametrize("resamples", [1, 2])
-def test_very_few_resamples_are_refused_or_give_a_band(resamples):
-    a, b, error = simulated()
-    found = unless_refused("resamples", dominance, a, b, error, resamples=resamples)
-    assert found is None or np.isfinite([found.low, found.high]).all()
+def test_very_few_resamples_are_refused_or_give_a_band():
+    for resamples in [1, 2]:
+        a, b, error = simulated()
+        found = unless_refused("resamples", dominance, a, b, error, resamples=resamples)
+        assert found is None or np.isfinite([found.low, found.high]).all()
 
 
 def test_true_phi_accepts_more_right_rows_than_a_noisy_copy():
@@ -336,12 +336,12 @@ def test_a_single_cluster_shows_nothing():
     assert found.verdict == "neither"
 
 
-@pytest.mark.parametrize("count", [1, 9])
-def test_few_clusters_are_warned_of(count):
-    # SPEC 0: fewer than 10 clusters are computed, with a UQWarning.
-    a, b, error = simulated()
-    with pytest.warns(UQWarning, match="cluster"):
-        dominance(a, b, error, clusters=np.arange(len(error)) % count)
+def test_few_clusters_are_warned_of():
+    for count in [1, 9]:
+        # SPEC 0: fewer than 10 clusters are computed, with a UQWarning.
+        a, b, error = simulated()
+        with pytest.warns(UQWarning, match="cluster"):
+            dominance(a, b, error, clusters=np.arange(len(error)) % count)
 
 
 # ---- predictions ----------------------------------------------------------------------------------------------
@@ -409,9 +409,8 @@ def test_weighted_predictions_are_refused_as_for_choose_threshold():
 A, B, ERROR = [0.1, 0.2, 0.3, 0.4], [0.4, 0.1, 0.2, 0.3], [0, 1, 0, 1]
 
 
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
+def test_input_that_cannot_be_used_is_refused():
+    for call, words in [
         (lambda: dominance(A, B), "error"),
         (lambda: dominance(A, B[:3], ERROR), "rows"),
         (lambda: dominance(A, B, ERROR[:3]), "rows"),
@@ -439,11 +438,9 @@ A, B, ERROR = [0.1, 0.2, 0.3, 0.4], [0.4, 0.1, 0.2, 0.3], [0, 1, 0, 1]
         (lambda: dominance("mine", "yours", ERROR, predictions=predictions()), "not both"),
         (lambda: dominance("mine", "yours", predictions=Predictions(error=ERROR, scores={"mine": A})), "yours"),
         (lambda: dominance(A, B, ERROR).to_frame("excel"), "kind"),
-    ],
-)
-def test_input_that_cannot_be_used_is_refused(call, words):
-    with pytest.raises(InputError, match=words):
-        call()
+    ]:
+        with pytest.raises(InputError, match=words):
+            call()
 
 
 def test_rows_with_nan_in_the_error_are_left_out_on_request():
@@ -456,17 +453,17 @@ def test_rows_with_nan_in_the_error_are_left_out_on_request():
     assert found.n == 49
 
 
-@pytest.mark.parametrize("rows", [(7, 7), (7, 8), (7, None), (0, 49)], ids=str)
-def test_nan_in_either_score_never_pairs_different_rows(rows):
-    a, b, error = simulated(50, seed=1)
-    error[[7, 8, 0, 49]] = 0  # the errors alone do not tell which row is gone
-    for score, row in zip((a, b), rows, strict=True):
-        if row is not None:
-            score[row] = math.nan
-    kept = ~(np.isnan(a) | np.isnan(b))
-    found = unless_refused("rows", quiet, dominance, a, b, error, nan="omit")
-    if found is not None:
-        check_equal(found, dominance(a[kept], b[kept], error[kept]))
+def test_nan_in_either_score_never_pairs_different_rows():
+    for rows in [(7, 7), (7, 8), (7, None), (0, 49)]:
+        a, b, error = simulated(50, seed=1)
+        error[[7, 8, 0, 49]] = 0  # the errors alone do not tell which row is gone
+        for score, row in zip((a, b), rows, strict=True):
+            if row is not None:
+                score[row] = math.nan
+        kept = ~(np.isnan(a) | np.isnan(b))
+        found = unless_refused("rows", quiet, dominance, a, b, error, nan="omit")
+        if found is not None:
+            check_equal(found, dominance(a[kept], b[kept], error[kept]))
 
 
 def test_infinite_scores_are_accepted_last_with_a_warning():
@@ -479,15 +476,15 @@ def test_infinite_scores_are_accepted_last_with_a_warning():
 # ---- print ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow", None])
-def test_frame_has_a_row_per_risk_ready_to_plot(kind):
-    found = dominance(*simulated())
-    frame = found.to_frame(kind)
-    assert list(frame.column_names if kind == "pyarrow" else frame.columns) == COLUMNS
-    assert len(frame) == len(found) == 40
-    for name in COLUMNS:
-        column = frame[name].to_pylist() if kind == "pyarrow" else list(frame[name])
-        assert column == getattr(found, name).tolist()
+def test_frame_has_a_row_per_risk_ready_to_plot():
+    for kind in ["pandas", "polars", "pyarrow", None]:
+        found = dominance(*simulated())
+        frame = found.to_frame(kind)
+        assert list(frame.column_names if kind == "pyarrow" else frame.columns) == COLUMNS
+        assert len(frame) == len(found) == 40
+        for name in COLUMNS:
+            column = frame[name].to_pylist() if kind == "pyarrow" else list(frame[name])
+            assert column == getattr(found, name).tolist()
 
 
 def test_dict_holds_plain_values():

@@ -100,15 +100,15 @@ def test_map_of_a_loss_is_the_risk_coverage_curve_at_its_thresholds(case):
     assert found.what == ("error" if set(case.target.tolist()) <= {0, 1} else "loss")
 
 
-@pytest.mark.parametrize(("n", "most"), [(15, 15), (20, 20), (150, 20), (550, 55), (5000, 100)])
-def test_default_thresholds_are_equally_spaced_numbers_of_rows(n, most):
-    rng = np.random.default_rng(n)
-    found = risk_map(rng.permutation(n), rng.integers(0, 2, n))
-    # Sizes ⌈n j/m⌉ of SPEC 3.1; scores 0..n−1, so the k-th smallest one is k − 1.
-    sizes = sorted({-(-n * j // max(most, 20)) for j in range(1, max(most, 20) + 1)})
-    assert found.accepted.tolist() == sizes
-    assert found.threshold.tolist() == [k - 1 for k in sizes]
-    assert len(found) == most
+def test_default_thresholds_are_equally_spaced_numbers_of_rows():
+    for n, most in [(15, 15), (20, 20), (150, 20), (550, 55), (5000, 100)]:
+        rng = np.random.default_rng(n)
+        found = risk_map(rng.permutation(n), rng.integers(0, 2, n))
+        # Sizes ⌈n j/m⌉ of SPEC 3.1; scores 0..n−1, so the k-th smallest one is k − 1.
+        sizes = sorted({-(-n * j // max(most, 20)) for j in range(1, max(most, 20) + 1)})
+        assert found.accepted.tolist() == sizes
+        assert found.threshold.tolist() == [k - 1 for k in sizes]
+        assert len(found) == most
 
 
 @given(errors(), seeds)
@@ -325,10 +325,10 @@ def test_table_of_one_risk_is_its_psi():
     assert found.table(0.1) == found.table([0.1]) == [found.psi(0.1)]
 
 
-@pytest.mark.parametrize("bad", [0, 1, 5, -0.1, math.nan, "0.1", None, True, [0.1, 0.2]])
-def test_psi_of_what_is_no_risk_is_refused(bad):
-    with pytest.raises(InputError, match="max_risk"):
-        risk_map([0.1, 0.2], [0, 1]).psi(bad)
+def test_psi_of_what_is_no_risk_is_refused():
+    for bad in [0, 1, 5, -0.1, math.nan, "0.1", None, True, [0.1, 0.2]]:
+        with pytest.raises(InputError, match="max_risk"):
+            risk_map([0.1, 0.2], [0, 1]).psi(bad)
 
 
 # ---- predictions and misalignment -----------------------------------------------------------------------------
@@ -490,11 +490,11 @@ def test_a_single_cluster_says_nothing_about_the_risk():
     assert psi.high == 49
 
 
-@pytest.mark.parametrize("count", [1, 9])
-def test_few_clusters_are_warned_of(count):
-    # SPEC 0: fewer than 10 clusters are computed, with a UQWarning.
-    with pytest.warns(UQWarning, match="cluster"):
-        risk_map(np.arange(90), np.arange(90) % 5 == 0, clusters=np.arange(90) % count)
+def test_few_clusters_are_warned_of():
+    for count in [1, 9]:
+        # SPEC 0: fewer than 10 clusters are computed, with a UQWarning.
+        with pytest.warns(UQWarning, match="cluster"):
+            risk_map(np.arange(90), np.arange(90) % 5 == 0, clusters=np.arange(90) % count)
 
 
 # ---- inputs ---------------------------------------------------------------------------------------------------
@@ -503,9 +503,8 @@ SCORE, ERROR = [0.1, 0.2, 0.3], [0, 1, 0]
 LABELLED = Predictions([0, 1, 1], probs=[[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]])
 
 
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
+def test_input_that_cannot_be_used_is_refused():
+    for call, words in [
         (lambda: risk_map(SCORE), "error"),
         (lambda: risk_map(SCORE, [0, 1]), "rows"),
         (lambda: risk_map([0.1], [0]), "row"),
@@ -533,11 +532,9 @@ LABELLED = Predictions([0, 1, 1], probs=[[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]])
         (lambda: risk_map("entropy", predictions=LABELLED, risk="loss"), "loss"),
         (lambda: risk_map("entrophy", predictions=LABELLED), "entropy"),
         (lambda: risk_map(SCORE, ERROR).to_frame("excel"), "kind"),
-    ],
-)
-def test_input_that_cannot_be_used_is_refused(call, words):
-    with pytest.raises(InputError, match=words):
-        call()
+    ]:
+        with pytest.raises(InputError, match=words):
+            call()
 
 
 def test_rows_with_nan_are_left_out_on_request():
@@ -551,16 +548,16 @@ def test_rows_with_nan_are_left_out_on_request():
 # ---- print ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow", None])
-def test_frame_has_a_row_per_threshold(kind):
-    rng = np.random.default_rng(7)
-    found = risk_map(rng.random(100), rng.integers(0, 2, 100))
-    frame = found.to_frame(kind)
-    assert tuple(frame.column_names if kind == "pyarrow" else frame.columns) == COLUMNS
-    assert len(frame) == len(found) == 20
-    for name in COLUMNS:
-        column = frame[name].to_pylist() if kind == "pyarrow" else list(frame[name])
-        assert column == getattr(found, name).tolist()
+def test_frame_has_a_row_per_threshold():
+    for kind in ["pandas", "polars", "pyarrow", None]:
+        rng = np.random.default_rng(7)
+        found = risk_map(rng.random(100), rng.integers(0, 2, 100))
+        frame = found.to_frame(kind)
+        assert tuple(frame.column_names if kind == "pyarrow" else frame.columns) == COLUMNS
+        assert len(frame) == len(found) == 20
+        for name in COLUMNS:
+            column = frame[name].to_pylist() if kind == "pyarrow" else list(frame[name])
+            assert column == getattr(found, name).tolist()
 
 
 def test_dict_holds_plain_values():
@@ -572,14 +569,14 @@ def test_dict_holds_plain_values():
     assert set(data) == {*COLUMNS, "n", "level", "what", "score", "warnings"}
 
 
-@pytest.mark.parametrize("n", [2, 15, 21, 400, 5000])
-def test_text_shows_at_most_a_few_lines_with_the_last_threshold(n):
-    found = risk_map(np.arange(n), np.arange(n) % 2, level=0.9)
-    lines = str(found).splitlines()
-    assert lines[0] == f"{n:,} rows, 90% band for all thresholds at once"
-    assert len(lines) <= 2 + 40
-    assert lines[-1].startswith(str(n - 1))
-    assert "100.0%" in lines[-1]
-    assert found._repr_html_().startswith("<pre>")
-    assert isinstance(found, RiskMap)
-    assert len(repr(found)) < 300
+def test_text_shows_at_most_a_few_lines_with_the_last_threshold():
+    for n in [2, 15, 21, 400, 5000]:
+        found = risk_map(np.arange(n), np.arange(n) % 2, level=0.9)
+        lines = str(found).splitlines()
+        assert lines[0] == f"{n:,} rows, 90% band for all thresholds at once"
+        assert len(lines) <= 2 + 40
+        assert lines[-1].startswith(str(n - 1))
+        assert "100.0%" in lines[-1]
+        assert found._repr_html_().startswith("<pre>")
+        assert isinstance(found, RiskMap)
+        assert len(repr(found)) < 300

@@ -184,15 +184,13 @@ def test_bounds_follow_from_the_promise():
         assert joint.expected_coverage == joint.coverage_bound == pytest.approx(0.95)
 
 
-@pytest.mark.parametrize(
-    "changes", [{"what": "loss"}, {"what": "misaligned"}, {"method": "by hand"}], ids=lambda c: next(iter(c.values()))
-)
-def test_a_promise_that_is_not_about_labels_bounds_no_coverage(changes):
-    sets = sets_at(0.5, max_risk=0.05, **{"method": "fallback", "coverage": 0.6, **changes})
-    assert math.isnan(sets.coverage_bound)
-    assert math.isnan(sets.expected_coverage)
-    nothing = sets_at(-math.inf, max_risk=0.05, **{"method": "fallback", "coverage": 0.0, **changes})
-    assert nothing.coverage_bound == nothing.expected_coverage == 1.0  # all labels, always
+def test_a_promise_that_is_not_about_labels_bounds_no_coverage():
+    for changes in [{"what": "loss"}, {"what": "misaligned"}, {"method": "by hand"}]:
+        sets = sets_at(0.5, max_risk=0.05, **{"method": "fallback", "coverage": 0.6, **changes})
+        assert math.isnan(sets.coverage_bound)
+        assert math.isnan(sets.expected_coverage)
+        nothing = sets_at(-math.inf, max_risk=0.05, **{"method": "fallback", "coverage": 0.0, **changes})
+        assert nothing.coverage_bound == nothing.expected_coverage == 1.0  # all labels, always
 
 
 def test_joint_methods_reach_the_coverage_that_they_promise():
@@ -263,19 +261,14 @@ def test_a_single_cluster_has_values_but_no_intervals():
 PROBS, SCORE, LABELS = [[0.9, 0.1], [0.2, 0.8]], [0.1, 0.9], [0, 1]
 
 
-@pytest.mark.parametrize(
-    "given_",
-    [0.5, None, "0.5", choose_threshold(np.arange(200), np.zeros(200), [0.05, 0.1])],
-    ids=["number", "none", "text", "several"],
-)
-def test_only_one_threshold_makes_a_classifier(given_):
-    with pytest.raises(InputError, match="choose_threshold"):
-        SetValuedClassifier(given_)
+def test_only_one_threshold_makes_a_classifier():
+    for given_ in [0.5, None, "0.5", choose_threshold(np.arange(200), np.zeros(200), [0.05, 0.1])]:
+        with pytest.raises(InputError, match="choose_threshold"):
+            SetValuedClassifier(given_)
 
 
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
+def test_input_that_cannot_be_used_is_refused():
+    for call, words in [
         (lambda s: s.predict(PROBS, [0.1]), "score"),
         (lambda s: s.predict(PROBS, [0.1, math.nan]), "score"),
         (lambda s: s.predict(PROBS, [[0.1], [0.2]]), "score"),
@@ -295,24 +288,22 @@ def test_only_one_threshold_makes_a_classifier(given_):
         (lambda s: s.evaluate(PROBS, SCORE, LABELS, level=95), "level"),
         (lambda s: s.evaluate(PROBS[:1], SCORE[:1], LABELS[:1]), "row"),
         (lambda s: s.evaluate(PROBS, SCORE, LABELS).to_frame("excel"), "kind"),
-    ],
-)
-def test_input_that_cannot_be_used_is_refused(call, words):
-    with pytest.raises(InputError, match=words):
-        call(sets_at(0.5))
+    ]:
+        with pytest.raises(InputError, match=words):
+            call(sets_at(0.5))
 
 
 # ---- print ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow"])
-def test_frame_has_a_row_per_quantity(kind):
-    report = sets_at(0.5).evaluate(PROBS, SCORE, LABELS)
-    frame = report.to_frame(kind)
-    names = frame.column_names if kind == "pyarrow" else list(frame.columns)
-    assert names == ["quantity", "value", "low", "high", "n"]
-    column = frame["quantity"].to_pylist() if kind == "pyarrow" else list(frame["quantity"])
-    assert column == ["coverage", "size", "single"]
+def test_frame_has_a_row_per_quantity():
+    for kind in ["pandas", "polars", "pyarrow"]:
+        report = sets_at(0.5).evaluate(PROBS, SCORE, LABELS)
+        frame = report.to_frame(kind)
+        names = frame.column_names if kind == "pyarrow" else list(frame.columns)
+        assert names == ["quantity", "value", "low", "high", "n"]
+        column = frame["quantity"].to_pylist() if kind == "pyarrow" else list(frame["quantity"])
+        assert column == ["coverage", "size", "single"]
 
 
 def test_dict_and_text_hold_the_numbers():

@@ -57,15 +57,15 @@ def test_order_is_stable_and_knows_its_ties(case):
         assert order.ties == (len(set(x.tolist())) < len(x))
 
 
-@pytest.mark.parametrize("n", [255, 256, 257, 4095, 4097, 6_001, 65_535, 65_537, 200_001])
-@pytest.mark.parametrize("kind", SCORES)
-def test_order_is_numpys_stable_argsort_at_any_size(n, kind, backend):
-    x = make_scores(np.random.default_rng(n), n, kind)
-    order = kernels.order_by(x)
-    np.testing.assert_array_equal(order.row, np.argsort(x + 0.0, kind="stable"))
-    ordered = x[order.row]
-    np.testing.assert_array_equal(order.start, np.searchsorted(ordered, ordered, side="left"))
-    np.testing.assert_array_equal(order.end, np.searchsorted(ordered, ordered, side="right"))
+def test_order_is_numpys_stable_argsort_at_any_size(backend):
+    for n in [255, 256, 257, 4095, 4097, 6_001, 65_535, 65_537, 200_001]:
+        for kind in SCORES:
+            x = make_scores(np.random.default_rng(n), n, kind)
+            order = kernels.order_by(x)
+            np.testing.assert_array_equal(order.row, np.argsort(x + 0.0, kind="stable"))
+            ordered = x[order.row]
+            np.testing.assert_array_equal(order.start, np.searchsorted(ordered, ordered, side="left"))
+            np.testing.assert_array_equal(order.end, np.searchsorted(ordered, ordered, side="right"))
 
 
 # ---- counts ---------------------------------------------------------------------------------------------------
@@ -98,67 +98,67 @@ def test_auc_counts_equal_counting_all_pairs_and_their_sums_are_exact(case):
         assert sums.right_squares == sum(c * c for c in right)
 
 
-@pytest.mark.parametrize(
-    "values", [[], [1.0], [1.0, 1.0], [1.0, 2.0], [2.0, 1.0], [-0.0, 0.0], [0.0, TINY], [-math.inf, math.inf]]
-)
-def test_no_row_one_row_and_two_rows_are_counted(values, backend):
-    score, loss = np.array(values), np.arange(len(values), dtype=np.float64)
-    credit2, comparable = kernels.pair_counts(score[None], loss)
-    expected = oracle.pair_counts(score, loss)
-    assert credit2.tolist() == [expected[0].tolist()]
-    assert comparable.tolist() == expected[1].tolist()
-    error = loss.astype(np.uint8)
-    assert kernels.auc_counts(score, error)[0].tolist() == expected[0].tolist()
-    order = kernels.order_by(score)
-    assert len(order.row) == len(order.start) == len(order.end) == len(values)
+def test_no_row_one_row_and_two_rows_are_counted(backend):
+    for values in [[], [1.0], [1.0, 1.0], [1.0, 2.0], [2.0, 1.0], [-0.0, 0.0], [0.0, TINY], [-math.inf, math.inf]]:
+        score, loss = np.array(values), np.arange(len(values), dtype=np.float64)
+        credit2, comparable = kernels.pair_counts(score[None], loss)
+        expected = oracle.pair_counts(score, loss)
+        assert credit2.tolist() == [expected[0].tolist()]
+        assert comparable.tolist() == expected[1].tolist()
+        error = loss.astype(np.uint8)
+        assert kernels.auc_counts(score, error)[0].tolist() == expected[0].tolist()
+        order = kernels.order_by(score)
+        assert len(order.row) == len(order.start) == len(order.end) == len(values)
 
 
-@pytest.mark.parametrize("scores", [0, 1, 3, 8])
-@pytest.mark.parametrize("n", [0, 1, 2, 100, 3_000])
-def test_many_scores_at_once_equal_one_by_one_for_any_number_of_threads(scores, n, backend):
-    rng = np.random.default_rng(n)
-    loss = rng.integers(0, 20, n) / 20
-    table = rng.integers(0, 50, (scores, n)) / 50
-    table[: scores // 2] += rng.normal(size=(scores // 2, n))
-    one_by_one = [kernels.pair_counts(row[None].copy(), loss)[0][0] for row in table]
-    for threads in (1, 2, 4):
-        credit2, comparable = kernels.pair_counts(table, loss, threads)
-        assert credit2.shape == (scores, n)
-        for got, expected in zip(credit2, one_by_one, strict=True):
-            np.testing.assert_array_equal(got, expected)
-        np.testing.assert_array_equal(comparable, n - np.array([(loss == d).sum() for d in loss], dtype=np.int64))
+def test_many_scores_at_once_equal_one_by_one_for_any_number_of_threads(backend):
+    for scores in [0, 1, 3, 8]:
+        for n in [0, 1, 2, 100, 3_000]:
+            rng = np.random.default_rng(n)
+            loss = rng.integers(0, 20, n) / 20
+            table = rng.integers(0, 50, (scores, n)) / 50
+            table[: scores // 2] += rng.normal(size=(scores // 2, n))
+            one_by_one = [kernels.pair_counts(row[None].copy(), loss)[0][0] for row in table]
+            for threads in (1, 2, 4):
+                credit2, comparable = kernels.pair_counts(table, loss, threads)
+                assert credit2.shape == (scores, n)
+                for got, expected in zip(credit2, one_by_one, strict=True):
+                    np.testing.assert_array_equal(got, expected)
+                np.testing.assert_array_equal(
+                    comparable, n - np.array([(loss == d).sum() for d in loss], dtype=np.int64)
+                )
 
 
 @needs_native
-@pytest.mark.parametrize(("n", "scores", "losses"), LARGE)
-def test_twins_give_the_same_integers_on_large_data_for_any_number_of_threads(n, scores, losses):
-    score, loss = make_large(n, scores, losses)
-    error = (loss > 0.5).astype(np.uint8)
-    found = {}
-    for backend in each_backend():
-        found[backend] = kernels.pair_counts(score[None], loss), kernels.auc_counts(score, error)
-        if backend == "native":
-            for threads in (2, 4):
-                again = kernels.pair_counts(score[None], loss, threads)
-                np.testing.assert_array_equal(again[0], found[backend][0][0])
-                np.testing.assert_array_equal(again[1], found[backend][0][1])
-    (pairs, auc), (native_pairs, native_auc) = found["numpy"], found["native"]
-    np.testing.assert_array_equal(pairs[0], native_pairs[0])
-    np.testing.assert_array_equal(pairs[1], native_pairs[1])
-    np.testing.assert_array_equal(auc[0], native_auc[0])
-    assert auc[1] == native_auc[1]
-    assert auc[1].wrong_squares == sum(int(c) * int(c) for c in auc[0][error == 1].tolist())
-    assert auc[1].right_squares == sum(int(c) * int(c) for c in auc[0][error == 0].tolist())
-    # The definition on a sample of rows.
-    for i in np.random.default_rng(1).integers(0, n, 40):
-        tied, below, above = score == score[i], loss < loss[i], loss > loss[i]
-        credit = (
-            2 * ((score < score[i]) & below).sum()
-            + 2 * ((score > score[i]) & above).sum()
-            + (tied & (below | above)).sum()
-        )
-        assert pairs[0][0, i] == credit
-        assert pairs[1][i] == below.sum() + above.sum()
+def test_twins_give_the_same_integers_on_large_data_for_any_number_of_threads():
+    for n, scores, losses in LARGE:
+        score, loss = make_large(n, scores, losses)
+        error = (loss > 0.5).astype(np.uint8)
+        found = {}
+        for backend in each_backend():
+            found[backend] = kernels.pair_counts(score[None], loss), kernels.auc_counts(score, error)
+            if backend == "native":
+                for threads in (2, 4):
+                    again = kernels.pair_counts(score[None], loss, threads)
+                    np.testing.assert_array_equal(again[0], found[backend][0][0])
+                    np.testing.assert_array_equal(again[1], found[backend][0][1])
+        (pairs, auc), (native_pairs, native_auc) = found["numpy"], found["native"]
+        np.testing.assert_array_equal(pairs[0], native_pairs[0])
+        np.testing.assert_array_equal(pairs[1], native_pairs[1])
+        np.testing.assert_array_equal(auc[0], native_auc[0])
+        assert auc[1] == native_auc[1]
+        assert auc[1].wrong_squares == sum(int(c) * int(c) for c in auc[0][error == 1].tolist())
+        assert auc[1].right_squares == sum(int(c) * int(c) for c in auc[0][error == 0].tolist())
+        # The definition on a sample of rows.
+        for i in np.random.default_rng(1).integers(0, n, 40):
+            tied, below, above = score == score[i], loss < loss[i], loss > loss[i]
+            credit = (
+                2 * ((score < score[i]) & below).sum()
+                + 2 * ((score > score[i]) & above).sum()
+                + (tied & (below | above)).sum()
+            )
+            assert pairs[0][0, i] == credit
+            assert pairs[1][i] == below.sum() + above.sum()
 
 
 def test_squares_are_exact_beyond_64_bits(backend):
@@ -214,13 +214,13 @@ def test_order_free_sum_is_the_exact_sum_whatever_the_order_and_the_kernel(seed,
     assert abs(value - exact) <= max(math.ulp(exact), n * size * 2.0**-90)
 
 
-@pytest.mark.parametrize("n", [1_000, 300_000])
-def test_order_free_sum_is_bitwise_the_same_for_every_order_of_many_rows(n, backend):
-    rng = np.random.default_rng(0)
-    for x in (rng.random(n), rng.normal(size=n), rng.lognormal(0, 8, n), rng.normal(size=n) + 1e9):
-        first = kernels.order_free_sum(x)
-        assert all(kernels.order_free_sum(rng.permutation(x)) == first for _ in range(3))
-        assert abs(first - math.fsum(x)) <= 2 * math.ulp(math.fsum(x)) + n * np.abs(x).max() * 2.0**-80
+def test_order_free_sum_is_bitwise_the_same_for_every_order_of_many_rows(backend):
+    for n in [1_000, 300_000]:
+        rng = np.random.default_rng(0)
+        for x in (rng.random(n), rng.normal(size=n), rng.lognormal(0, 8, n), rng.normal(size=n) + 1e9):
+            first = kernels.order_free_sum(x)
+            assert all(kernels.order_free_sum(rng.permutation(x)) == first for _ in range(3))
+            assert abs(first - math.fsum(x)) <= 2 * math.ulp(math.fsum(x)) + n * np.abs(x).max() * 2.0**-80
 
 
 def test_order_free_sum_of_infinities_is_theirs(backend):
@@ -253,13 +253,15 @@ def test_concordance_sums_equal_deleting_rows_one_by_one(case):
             assert sums.shift2 == pytest.approx(float(sum(x * x for x in shifts)), rel=1e-12, abs=1e-15)
 
 
-@pytest.mark.parametrize(("n", "scores", "losses"), LARGE[:5])
-def test_concordance_sums_do_not_depend_on_the_order_of_rows(n, scores, losses, backend):
-    (credit2,), comparable = kernels.pair_counts(
-        make_large(n, scores, losses)[0][None], make_large(n, scores, losses)[1]
-    )
-    order = np.random.default_rng(0).permutation(n)
-    assert kernels.concordance_sums(credit2, comparable) == kernels.concordance_sums(credit2[order], comparable[order])
+def test_concordance_sums_do_not_depend_on_the_order_of_rows(backend):
+    for n, scores, losses in LARGE[:5]:
+        (credit2,), comparable = kernels.pair_counts(
+            make_large(n, scores, losses)[0][None], make_large(n, scores, losses)[1]
+        )
+        order = np.random.default_rng(0).permutation(n)
+        assert kernels.concordance_sums(credit2, comparable) == kernels.concordance_sums(
+            credit2[order], comparable[order]
+        )
 
 
 # ---- bootstrap ------------------------------------------------------------------------------------------------
@@ -305,16 +307,16 @@ def test_bootstrap_of_clusters_equals_counting_on_the_rows_of_the_drawn_clusters
 
 
 @needs_native
-@pytest.mark.parametrize(("n", "scores", "losses"), LARGE[:4])
-def test_twins_agree_on_large_bootstraps(n, scores, losses):
-    score, loss = make_large(n, scores, losses)
-    seeds_ = np.random.default_rng(2).integers(0, 2**64, 4, dtype=np.uint64)
-    found = [kernels.bootstrap_totals(score, loss, np.arange(n), n, seeds_, 2) for _ in each_backend()]
-    np.testing.assert_array_equal(found[0], found[1])
-    drawn = np.repeat(np.arange(n), kernels.pairs.draw_units(seeds_[0], n))
-    (credit2,), comparable = kernels.pair_counts(score[drawn][None], loss[drawn])
-    assert 2 * int(found[0][0, 0]) == int(credit2.sum())
-    assert 2 * int(found[0][0, 1]) == int(comparable.sum())
+def test_twins_agree_on_large_bootstraps():
+    for n, scores, losses in LARGE[:4]:
+        score, loss = make_large(n, scores, losses)
+        seeds_ = np.random.default_rng(2).integers(0, 2**64, 4, dtype=np.uint64)
+        found = [kernels.bootstrap_totals(score, loss, np.arange(n), n, seeds_, 2) for _ in each_backend()]
+        np.testing.assert_array_equal(found[0], found[1])
+        drawn = np.repeat(np.arange(n), kernels.pairs.draw_units(seeds_[0], n))
+        (credit2,), comparable = kernels.pair_counts(score[drawn][None], loss[drawn])
+        assert 2 * int(found[0][0, 0]) == int(credit2.sum())
+        assert 2 * int(found[0][0, 1]) == int(comparable.sum())
 
 
 # ---- weights and clusters -------------------------------------------------------------------------------------
@@ -367,16 +369,16 @@ def test_counts_within_clusters_equal_their_definition(case, seed):
             np.testing.assert_allclose(got, right, rtol=1e-12, atol=1e-12 * w.sum())
 
 
-@pytest.mark.parametrize("n", [50, 3_000])
-def test_weighted_counts_within_clusters_do_not_depend_on_row_order(n, backend):
-    rng = np.random.default_rng(n)
-    s, d, w = rng.integers(0, 9, n) / 9, rng.random(n).round(1), rng.lognormal(size=n)
-    clusters = rng.integers(0, n // 5, n)
-    first = kernels.within_counts(s, d, clusters, w)
-    order = rng.permutation(n)
-    moved = kernels.within_counts(s[order], d[order], clusters[order], w[order])
-    for a, b in zip(first, moved, strict=True):
-        np.testing.assert_array_equal(a[order], b)
+def test_weighted_counts_within_clusters_do_not_depend_on_row_order(backend):
+    for n in [50, 3_000]:
+        rng = np.random.default_rng(n)
+        s, d, w = rng.integers(0, 9, n) / 9, rng.random(n).round(1), rng.lognormal(size=n)
+        clusters = rng.integers(0, n // 5, n)
+        first = kernels.within_counts(s, d, clusters, w)
+        order = rng.permutation(n)
+        moved = kernels.within_counts(s[order], d[order], clusters[order], w[order])
+        for a, b in zip(first, moved, strict=True):
+            np.testing.assert_array_equal(a[order], b)
 
 
 def test_weighted_counts_are_exactly_zero_where_a_cluster_has_no_comparable_pair(backend):
