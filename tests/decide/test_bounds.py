@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -35,6 +35,7 @@ def p_of_rows(loss, max_risk, bound="betting"):
 # ---- 0/1 errors -------------------------------------------------------------------------------------------------
 
 
+@settings(max_examples=30)
 @given(counts, risks)
 def test_binomial_p_is_the_cdf_of_the_binomial(count, max_risk):
     errors, accepted = count
@@ -42,6 +43,7 @@ def test_binomial_p_is_the_cdf_of_the_binomial(count, max_risk):
     assert float(bounds.binomial_p(errors, accepted, max_risk)) == pytest.approx(expected, rel=1e-9, abs=1e-300)
 
 
+@settings(max_examples=30)
 @given(st.integers(0, 10**7), risks)
 def test_binomial_p_is_one_where_all_are_wrong_or_none_accepted(accepted, max_risk):
     assert float(bounds.binomial_p(accepted, accepted, max_risk)) == 1.0
@@ -64,6 +66,7 @@ def hoeffding_bentkus(total, n, gamma):
     return min(1.0, math.exp(-n * h), math.e * stats.binom.cdf(math.ceil(total), n, gamma))
 
 
+@settings(max_examples=30)
 @given(seeds, st.integers(1, 400), st.sampled_from(LOSSES01), risks)
 def test_hoeffding_bentkus_p_is_its_published_formula(seed, n, kind, max_risk):
     total = round(math.fsum(losses(seed, n, kind) * np.random.default_rng(seed).random()), 6)  # clear of integers
@@ -71,6 +74,7 @@ def test_hoeffding_bentkus_p_is_its_published_formula(seed, n, kind, max_risk):
     assert got == pytest.approx(hoeffding_bentkus(total, n, max_risk), rel=1e-8, abs=1e-300)
 
 
+@settings(max_examples=30)
 @given(counts, risks)
 def test_hoeffding_bentkus_p_is_never_below_the_exact_one_for_errors(count, max_risk):
     errors, accepted = count
@@ -88,6 +92,7 @@ def test_hoeffding_bentkus_p_does_not_count_one_more_for_a_rounded_total():
 # ---- losses in [0, 1]: betting ----------------------------------------------------------------------------------
 
 
+@settings(max_examples=30)
 @given(seeds, st.integers(0, 60), st.sampled_from(LOSSES01), risks)
 def test_betting_p_is_one_over_the_mean_over_stakes_of_the_product_over_rows(seed, n, kind, max_risk):
     loss = losses(seed, n, kind)
@@ -101,6 +106,7 @@ def test_betting_p_is_one_over_the_mean_over_stakes_of_the_product_over_rows(see
         assert p_of_rows(loss, max_risk) == pytest.approx(expected, rel=1e-8)
 
 
+@settings(max_examples=30)
 @given(risks)
 def test_no_stake_can_lose_more_than_everything(max_risk):
     stakes = bounds.betting_scale(max_risk)
@@ -109,6 +115,7 @@ def test_no_stake_can_lose_more_than_everything(max_risk):
     assert len(np.unique(stakes)) == len(stakes)
 
 
+@settings(max_examples=30)
 @given(seeds, st.integers(2, 200), st.sampled_from(LOSSES01), risks, loss_bounds)
 def test_the_order_of_rows_changes_no_bit_of_a_p_value(seed, n, kind, max_risk, bound):
     loss = losses(seed, n, kind)
@@ -215,6 +222,7 @@ def at_effective_rows(total, rows, max_risk, copies=1):
     return float(stats.beta.sf(max_risk, errors + 1, n - errors)) if n - errors > 1e-9 else 1.0
 
 
+@settings(max_examples=30)
 @given(cluster_sums(), risks)
 def test_cluster_p_is_the_larger_of_a_t_test_and_the_binomial_at_effective_rows(sums, max_risk):
     total, rows = sums
@@ -229,6 +237,7 @@ def test_cluster_p_of_single_rows_is_never_below_the_exact_binomial():
         assert cluster_p(total, np.ones(200), 0.1) >= exact * (1 - 1e-9)
 
 
+@settings(max_examples=30)
 @given(cluster_sums(), risks, st.integers(2, 4))
 def test_copies_repeat_the_clusters_but_not_the_made_up_one(sums, max_risk, copies):
     total, rows = sums
@@ -249,6 +258,7 @@ def test_clusters_that_are_all_wrong_prove_nothing():
     assert cluster_p(np.full(20, 5.0), np.full(20, 5.0), 0.3) == 1.0
 
 
+@settings(max_examples=30)
 @given(cluster_sums(least=10), risks, st.sampled_from([0.5, 3.0, 1000.0]))
 def test_the_unit_in_which_clusters_are_counted_does_not_matter(sums, max_risk, unit):
     total, rows = sums
@@ -256,6 +266,7 @@ def test_the_unit_in_which_clusters_are_counted_does_not_matter(sums, max_risk, 
     assert cluster_p(unit * total, unit * rows, max_risk) == pytest.approx(expected, rel=1e-7)
 
 
+@settings(max_examples=30)
 @given(st.lists(cluster_sums(), min_size=1, max_size=5), risks, st.sampled_from([1.0, 2.5]))
 def test_stacked_moments_give_the_p_value_of_each(cases, max_risk, copies):
     parts = [bounds.moments(total, rows) for total, rows in cases]
@@ -298,6 +309,7 @@ calibrations = st.builds(
 copies_of = st.sampled_from([1.0, 1.7, 4.0, 50.0])
 
 
+@settings(max_examples=30)
 @given(calibrations, risks, copies_of)
 def test_best_p_is_the_p_value_of_the_same_rows_without_any_loss(cal, max_risk, copies):
     none = replace(cal, loss=np.zeros_like(cal.loss))
@@ -308,6 +320,7 @@ def test_best_p_is_the_p_value_of_the_same_rows_without_any_loss(cal, max_risk, 
     assert got.tolist() == none.best_p(at, max_risk, copies=copies).tolist()
 
 
+@settings(max_examples=30)
 @given(
     st.builds(make_calibration, seeds, st.integers(1, 300), st.sampled_from(KINDS[:3]), st.sampled_from(LOSSES01)),
     risks,
@@ -328,6 +341,7 @@ def test_best_p_of_errors_has_the_known_values():
         assert passes[rows - 1 :].all()
 
 
+@settings(max_examples=30)
 @given(risks, deltas)
 def test_best_p_of_errors_passes_from_the_row_where_so_many_right_ones_are_rare(max_risk, delta):
     k = math.ceil(math.log(delta) / math.log1p(-max_risk) - 1e-9)  # (1 − max_risk)^k ≤ delta
@@ -352,6 +366,7 @@ def test_best_p_of_even_clusters_falls_with_their_number_and_needs_ten():
 # ---- bets that a risk has risen ---------------------------------------------------------------------------------
 
 
+@settings(max_examples=30)
 @given(seeds, st.integers(0, 60), st.sampled_from(LOSSES01), risks)
 def test_rise_log_e_is_the_log_of_the_product_over_rows(seed, n, kind, max_risk):
     loss = losses(seed, n, kind)
@@ -363,6 +378,7 @@ def test_rise_log_e_is_the_log_of_the_product_over_rows(seed, n, kind, max_risk)
     )
 
 
+@settings(max_examples=30)
 @given(seeds, st.integers(0, 50), st.integers(0, 50), risks)
 def test_rise_log_e_of_two_batches_adds_up_to_that_of_all_rows(seed, a, b, max_risk):
     loss = losses(seed, a + b, "mixture")
@@ -390,6 +406,7 @@ def test_the_mean_rise_e_value_is_at_most_one_while_the_promise_holds():
 # ---- log of a mean ----------------------------------------------------------------------------------------------
 
 
+@settings(max_examples=30)
 @given(st.lists(st.floats(-600, 600), min_size=1, max_size=20))
 def test_log_mean_exp_is_the_log_of_the_mean(values):
     x = np.array(values)

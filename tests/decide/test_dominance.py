@@ -78,6 +78,7 @@ def simulated(n=400, seed=0, noise=0.5):
 # ---- the curves -----------------------------------------------------------------------------------------------
 
 
+@settings(max_examples=30)
 @given(pairs())
 def test_curves_are_the_accepted_right_rows_by_definition(case):
     a, b, error = case
@@ -92,7 +93,7 @@ def test_curves_are_the_accepted_right_rows_by_definition(case):
     assert (found.n, len(found)) == (n, len(risks))
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(pairs(most=200), st.sampled_from([("0.05",), ("0.1", "0.2", "0.25"), ("0.5", "0.01"), ("0.999",)]))
 def test_curves_at_given_risks_are_those_of_the_definition(case, texts):
     a, b, error = case
@@ -160,6 +161,7 @@ def test_all_wrong_accepts_nothing():
 # ---- what changes nothing -------------------------------------------------------------------------------------
 
 
+@settings(max_examples=30)
 @given(pairs())
 def test_a_score_against_itself_differs_nowhere(case):
     a, _, error = case
@@ -170,7 +172,7 @@ def test_a_score_against_itself_differs_nowhere(case):
     assert "Neither" in found.statement()
 
 
-@settings(max_examples=40)
+@settings(max_examples=12)
 @given(pairs(kinds=("grid", "continuous", "mixture", "constant")))
 def test_increasing_transforms_of_the_scores_change_nothing(case):
     a, b, error = case
@@ -184,6 +186,7 @@ def test_increasing_transforms_of_the_scores_change_nothing(case):
         check_equal(one, dominance(a, change(b), error))
 
 
+@settings(max_examples=30)
 @given(pairs(), seeds)
 def test_row_order_changes_neither_curves_nor_band(case, seed):
     a, b, error = case
@@ -197,7 +200,7 @@ def test_row_order_changes_no_band_of_many_rows():
     check_equal(dominance(a, b, error), dominance(a[order], b[order], error[order]))
 
 
-@settings(max_examples=10)
+@settings(max_examples=6)
 @given(pairs(), seeds)
 def test_row_order_changes_no_band_of_clusters(case, seed):
     a, b, error = case
@@ -208,6 +211,7 @@ def test_row_order_changes_no_band_of_clusters(case, seed):
     check_equal(one, quiet(dominance, a[order], b[order], error[order], clusters=clusters[order]))
 
 
+@settings(max_examples=30)
 @given(pairs())
 def test_swapped_scores_swap_the_curves(case):
     a, b, error = case
@@ -237,6 +241,7 @@ def test_the_same_seed_gives_the_same_band():
     assert not np.array_equal(one.low, other.low)
 
 
+@settings(max_examples=30)
 @given(pairs())
 def test_band_holds_the_difference(case):
     found = dominance(*case)
@@ -259,8 +264,8 @@ def test_band_widens_with_the_level_and_narrows_with_the_rows():
 def test_band_is_that_of_a_plain_bootstrap_of_rows():
     a, b, error = simulated(150, seed=5)
     risks, rng = [Fraction(1, 10), Fraction(1, 5)], np.random.default_rng(0)
-    found = dominance(a, b, error, max_risks=[float(r) for r in risks], resamples=4000)
-    draws = np.empty((400, 2))
+    found = dominance(a, b, error, max_risks=[float(r) for r in risks], resamples=1000)
+    draws = np.empty((200, 2))
     for k in range(len(draws)):
         rows = rng.integers(len(error), size=len(error))
         ends = [right_by_definition(x[rows], error[rows], risks) for x in (a, b)]
@@ -287,6 +292,7 @@ def test_true_phi_accepts_more_right_rows_than_a_noisy_copy():
     assert "b accepts more right predictions than a" in found.statement()
 
 
+@settings(max_examples=30)
 @given(seeds, st.integers(2, 9))
 def test_no_order_of_equal_groups_accepts_more_than_phi(seed, groups):
     rng = np.random.default_rng(seed)

@@ -94,6 +94,7 @@ def check_same_evidence(one, other):
 # ---- the evidence ---------------------------------------------------------------------------------------------
 
 
+@settings(max_examples=30)
 @given(rows(weighted=False, kinds=FINITE_SCORES), st.sampled_from(RISKS), st.integers(0, 60))
 def test_e_value_is_the_mixture_of_products_over_accepted_rows(case, max_risk, place):
     value = float(np.sort(case.score)[min(place, len(case.score) - 1)])
@@ -106,6 +107,7 @@ def test_e_value_is_the_mixture_of_products_over_accepted_rows(case, max_risk, p
     assert found.risk == pytest.approx(case.target[inside].mean())
 
 
+@settings(max_examples=30)
 @given(rows(target="loss01", weighted=False, kinds=FINITE_SCORES), st.sampled_from(RISKS))
 def test_losses_are_bet_on_as_they_are(case, max_risk):
     value = float(np.median(case.score))
@@ -117,6 +119,7 @@ def test_losses_are_bet_on_as_they_are(case, max_risk):
         assert found.risk == pytest.approx(math.fsum(case.target[inside]) / inside.sum(), abs=1e-15)
 
 
+@settings(max_examples=30)
 @given(case=rows(weighted=False, kinds=FINITE_SCORES), max_risk=st.sampled_from(RISKS))
 def test_joint_promise_counts_a_rejected_row_as_right(case, max_risk):
     for method in ["rcps", "crc"]:
@@ -144,6 +147,7 @@ def test_joint_promise_of_a_chosen_threshold_is_checked_as_such():
     assert not replace(t, method="fst").check(score, error).holds
 
 
+@settings(max_examples=30)
 @given(seeds, st.integers(1, 12), st.sampled_from(RISKS), st.sampled_from(["", "rcps"]))
 def test_clusters_bet_once_each_on_their_excess_loss(seed, count, max_risk, method):
     rng = np.random.default_rng(seed)
@@ -187,6 +191,7 @@ def test_clusters_of_unknown_size_give_no_evidence_against_a_promise_that_holds(
 # ---- batches --------------------------------------------------------------------------------------------------
 
 
+@settings(max_examples=30)
 @given(rows(weighted=False, kinds=FINITE_SCORES), st.sampled_from(RISKS), st.integers(1, 8), seeds)
 def test_batches_in_any_order_give_the_evidence_of_one_call(case, max_risk, pieces, seed):
     t = by_hand(float(np.median(case.score)), max_risk)
@@ -198,6 +203,7 @@ def test_batches_in_any_order_give_the_evidence_of_one_call(case, max_risk, piec
     assert found.looks == len(parts)
 
 
+@settings(max_examples=30)
 @given(rows(weighted=False, kinds=FINITE_SCORES), st.sampled_from(RISKS), st.integers(2, 8), seeds)
 def test_empty_batches_change_nothing(case, max_risk, pieces, seed):
     t = by_hand(float(np.median(case.score)), max_risk)
@@ -205,6 +211,7 @@ def test_empty_batches_change_nothing(case, max_risk, pieces, seed):
     check_same_evidence(chain(t, case.score, case.target, parts), t.check(case.score, case.target))
 
 
+@settings(max_examples=30)
 @given(rows(target="loss01", weighted=False, kinds=FINITE_SCORES), st.sampled_from(RISKS), st.integers(1, 8), seeds)
 def test_batches_of_losses_give_the_evidence_of_one_call(case, max_risk, pieces, seed):
     t = by_hand(float(np.median(case.score)), max_risk, what="loss")
@@ -212,6 +219,7 @@ def test_batches_of_losses_give_the_evidence_of_one_call(case, max_risk, pieces,
     check_same_evidence(chain(t, case.score, case.target, parts), t.check(case.score, case.target))
 
 
+@settings(max_examples=30)
 @given(seeds, st.integers(1, 15), st.sampled_from(RISKS), st.integers(1, 6), st.sampled_from(["fst", "crc"]))
 def test_batches_of_whole_clusters_give_the_evidence_of_one_call(seed, count, max_risk, pieces, method):
     rng = np.random.default_rng(seed)
@@ -231,6 +239,7 @@ def test_batches_of_clusters_of_unknown_size_give_the_evidence_of_one_call():
         check_same_evidence(found, t.check(score, error, clusters=clusters))
 
 
+@settings(max_examples=30)
 @given(rows(target="loss01", weighted=False, kinds=FINITE_SCORES), seeds)
 def test_row_order_changes_nothing(case, seed):
     t = by_hand(float(np.median(case.score)), what="loss")
@@ -299,6 +308,7 @@ def test_a_batch_of_clusters_with_nothing_accepted_is_no_evidence():
     assert (found.holds, found.e_value, found.p_value, found.n_accepted) == (True, 1.0, 1.0, 0)
 
 
+@settings(max_examples=30)
 @given(rows(weighted=False, kinds=FINITE_SCORES), st.sampled_from(RISKS))
 def test_p_value_and_interval_are_exact_and_of_the_last_batch_alone(case, max_risk):
     t = by_hand(float(np.median(case.score)), max_risk, level=0.9)
@@ -321,6 +331,7 @@ def test_p_value_of_losses_lies_above_the_binomial_one_and_falls_with_the_loss()
     assert p[4] > binom.sf(39, 100, 0.2)
 
 
+@settings(max_examples=30)
 @given(seeds, st.integers(2, 80), st.booleans(), st.sampled_from([0.5, 0.9, 0.99]))
 def test_interval_of_losses_joins_a_logit_t_interval_and_one_at_effective_rows(seed, n, grouped, level):
     rng = np.random.default_rng(seed)
@@ -483,6 +494,7 @@ def test_the_same_threshold_from_json_goes_on():
     check_same(again.check([0.3], [1], previous=first), t.check([0.3], [1], previous=first))
 
 
+@settings(max_examples=30)
 @given(rows(target="loss01", weighted=False, kinds=FINITE_SCORES), st.sampled_from(RISKS), st.booleans())
 def test_json_gives_back_the_same_check(case, max_risk, accepts):
     value = float(np.median(case.score)) if accepts else float(case.score.min()) - 1
@@ -629,6 +641,7 @@ def test_the_largest_cluster_given_when_choosing_is_that_of_every_look():
 # ---- clusters that have one vote each -------------------------------------------------------------------------
 
 
+@settings(max_examples=30)
 @given(seeds, st.integers(1, 12), st.sampled_from(RISKS), st.sampled_from(["fallback", "rcps", "crc"]))
 def test_clusters_with_one_vote_each_bet_on_the_excess_loss_per_row_of_theirs(seed, count, max_risk, method):
     rng = np.random.default_rng(seed)
@@ -654,6 +667,7 @@ def test_expected_e_value_of_clusters_with_one_vote_each_is_one_where_large_clus
     assert (small + large) / 2 == pytest.approx(1.0, rel=1e-12)
 
 
+@settings(max_examples=30)
 @given(seeds, st.integers(1, 15), st.sampled_from(RISKS), st.integers(1, 6), st.sampled_from(["fst", "crc"]))
 def test_batches_of_clusters_with_one_vote_each_give_the_evidence_of_one_call(seed, count, max_risk, pieces, method):
     rng = np.random.default_rng(seed)
@@ -707,6 +721,7 @@ def test_singleton_clusters_give_the_evidence_of_rows():
     check_same_evidence(clustered(largest=1).check(score, error, clusters=np.arange(80)), one)
 
 
+@settings(max_examples=30)
 @given(seeds)
 def test_names_and_order_of_clusters_change_nothing(seed):
     rng = np.random.default_rng(seed)

@@ -84,6 +84,7 @@ def psi_by_definition(found, gamma):
 # ---- the curve ------------------------------------------------------------------------------------------------
 
 
+@settings(max_examples=30)
 @given(errors())
 def test_map_is_the_mce_curve_at_its_thresholds(case):
     found = risk_map(case.score, case.target)
@@ -93,6 +94,7 @@ def test_map_is_the_mce_curve_at_its_thresholds(case):
     assert found.warnings == ()
 
 
+@settings(max_examples=30)
 @given(losses())
 def test_map_of_a_loss_is_the_risk_coverage_curve_at_its_thresholds(case):
     found = risk_map(case.score, case.target)
@@ -111,6 +113,7 @@ def test_default_thresholds_are_equally_spaced_numbers_of_rows():
         assert len(found) == most
 
 
+@settings(max_examples=30)
 @given(errors(), seeds)
 def test_given_thresholds_accept_the_rows_at_or_below_them(case, seed):
     rng = np.random.default_rng(seed)
@@ -151,12 +154,14 @@ def test_infinite_scores_are_accepted_last_with_a_warning():
     assert "! " in str(found)
 
 
+@settings(max_examples=30)
 @given(losses(), seeds)
 def test_row_order_changes_nothing(case, seed):
     order = np.random.default_rng(seed).permutation(len(case.score))
     check_equal(risk_map(case.score, case.target), risk_map(case.score[order], case.target[order]), tolerance=1e-13)
 
 
+@settings(max_examples=30)
 @given(errors(), seeds)
 def test_row_order_changes_no_bit_of_0_1_errors(case, seed):
     order = np.random.default_rng(seed).permutation(len(case.score))
@@ -174,7 +179,7 @@ def test_dtypes_change_nothing():
 # ---- bands ----------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=40)
+@settings(max_examples=12)
 @given(errors(most=60), LEVELS)
 def test_pointwise_band_is_clopper_pearson(case, level):
     found = risk_map(case.score, case.target, level=level)
@@ -183,7 +188,7 @@ def test_pointwise_band_is_clopper_pearson(case, level):
     assert found.level == level
 
 
-@settings(max_examples=40)
+@settings(max_examples=12)
 @given(errors(most=60), LEVELS)
 def test_simultaneous_band_shares_the_error_among_the_thresholds(case, level):
     found = risk_map(case.score, case.target, level=level)
@@ -191,6 +196,7 @@ def test_simultaneous_band_shares_the_error_among_the_thresholds(case, level):
     np.testing.assert_allclose(np.stack([found.band_low, found.band_high], axis=1), expected, rtol=1e-8, atol=1e-12)
 
 
+@settings(max_examples=30)
 @given(errors(), LEVELS)
 def test_simultaneous_band_holds_the_pointwise_one_and_that_the_risk(case, level):
     found = risk_map(case.score, case.target, level=level)
@@ -199,6 +205,7 @@ def test_simultaneous_band_holds_the_pointwise_one_and_that_the_risk(case, level
     assert (found.high[found.bad == found.accepted] == 1).all()
 
 
+@settings(max_examples=30)
 @given(losses(), LEVELS)
 def test_bands_of_losses_are_nested(case, level):
     check_nested(risk_map(case.score, case.target, level=level))
@@ -212,7 +219,7 @@ def hoeffding_bentkus(total, k, risk):
     return min(1.0, math.exp(-k * (near + far)), math.e * binom.cdf(math.ceil(total - 1e-9), k, risk))
 
 
-@settings(max_examples=40)
+@settings(max_examples=12)
 @given(losses(most=40), LEVELS)
 def test_bounds_of_a_loss_are_where_the_hoeffding_bentkus_p_value_is_alpha(case, level):
     assume(not set(case.target.tolist()) <= {0, 1})
@@ -253,6 +260,7 @@ def test_bounds_of_a_loss_are_wider_than_those_of_errors_with_the_same_mean():
 # ---- ψ --------------------------------------------------------------------------------------------------------
 
 
+@settings(max_examples=30)
 @given(losses(), st.sampled_from([1e-9, 0.01, 0.1, 0.25, 0.5, 0.75, 0.999]))
 def test_psi_is_the_largest_threshold_within_the_prescribed_risk(case, gamma):
     found = risk_map(case.score, case.target)
@@ -264,6 +272,7 @@ def test_psi_is_the_largest_threshold_within_the_prescribed_risk(case, gamma):
         assert case.target[inside].mean() <= gamma + 1e-12
 
 
+@settings(max_examples=30)
 @given(errors())
 def test_psi_at_an_observed_risk_accepts_it(case):
     found = risk_map(case.score, case.target)
@@ -375,7 +384,7 @@ def test_rows_with_a_tied_majority_are_left_out_or_count_as_misaligned(seed):
     assert any("tied" in note for note in counted.warnings)
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(seeds)
 def test_map_of_predictions_is_that_of_their_arrays(seed):
     rng = np.random.default_rng(seed)
@@ -403,7 +412,7 @@ def test_weighted_predictions_are_refused_as_for_choose_threshold():
 # ---- clusters -------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=40)
+@settings(max_examples=12)
 @given(seeds, LEVELS, st.booleans())
 def test_band_of_clusters_joins_a_logit_t_interval_and_one_at_effective_rows(seed, level, continuous):
     rng = np.random.default_rng(seed)
@@ -470,6 +479,7 @@ def test_clusters_without_any_error_count_as_so_many_trials():
     assert (found.low[-1], found.high[-1]) == pytest.approx((last.low, last.high))
 
 
+@settings(max_examples=30)
 @given(seeds)
 def test_names_of_clusters_and_order_of_rows_change_nothing(seed):
     rng = np.random.default_rng(seed)

@@ -43,6 +43,7 @@ def classified(draw, most=50):
 # ---- predict --------------------------------------------------------------------------------------------------
 
 
+@settings(max_examples=30)
 @given(classified())
 def test_a_set_is_the_predicted_label_inside_and_all_labels_outside(case):
     probs, score, _, value = case
@@ -54,6 +55,7 @@ def test_a_set_is_the_predicted_label_inside_and_all_labels_outside(case):
         assert set(np.flatnonzero(found[i]).tolist()) == expected
 
 
+@settings(max_examples=30)
 @given(classified(), seeds)
 def test_given_predictions_replace_the_most_probable_class(case, seed):
     probs, score, _, value = case
@@ -65,6 +67,7 @@ def test_given_predictions_replace_the_most_probable_class(case, seed):
     assert (found[inside].argmax(axis=1) == pred[inside]).all()
 
 
+@settings(max_examples=30)
 @given(classified())
 def test_one_probability_per_row_is_that_of_class_1(case):
     probs, score, labels, value = case
@@ -107,6 +110,7 @@ def test_tied_probabilities_take_the_lowest_class_with_a_warning():
 # ---- evaluate -------------------------------------------------------------------------------------------------
 
 
+@settings(max_examples=30)
 @given(classified())
 def test_coverage_is_one_minus_the_share_of_rows_accepted_and_wrong(case):
     probs, score, labels, value = case
@@ -121,6 +125,7 @@ def test_coverage_is_one_minus_the_share_of_rows_accepted_and_wrong(case):
     assert report.n == len(labels)
 
 
+@settings(max_examples=30)
 @given(classified())
 def test_size_is_one_inside_and_all_classes_outside(case):
     probs, score, labels, value = case
@@ -132,7 +137,7 @@ def test_size_is_one_inside_and_all_classes_outside(case):
     assert report.n_classes == classes
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(classified(), st.sampled_from([0.5, 0.9, 0.99]))
 def test_intervals_of_independent_rows_are_exact(case, level):
     probs, score, labels, value = case

@@ -17,7 +17,7 @@ from strategies import BACKENDS, SCORES, TINY, each_backend, make_errors, make_s
 from uqeval import kernels
 
 needs_native = pytest.mark.skipif("native" not in BACKENDS, reason="the native kernels are not built")
-thorough = settings(max_examples=1000)
+thorough = settings(max_examples=200)
 
 # (rows, distinct scores, distinct losses); None: no ties. The sizes cross the digit changes of both kernels.
 LARGE = [
@@ -273,7 +273,7 @@ def totals(score, loss):
     return int(credit2.sum()) // 2, int(comparable.sum()) // 2
 
 
-@settings(max_examples=200)
+@settings(max_examples=50)
 @given(rows(target="loss", most=40, weighted=False), seeds, st.integers(0, 4))
 def test_bootstrap_of_rows_equals_counting_on_the_drawn_rows(case, seed, resamples):
     n = len(case.score)
@@ -289,7 +289,7 @@ def test_bootstrap_of_rows_equals_counting_on_the_drawn_rows(case, seed, resampl
             assert list(zip(credit2.tolist(), comparable.tolist(), strict=True)) == expected, backend
 
 
-@settings(max_examples=200)
+@settings(max_examples=50)
 @given(rows(target="loss", most=40, weighted=False), seeds)
 def test_bootstrap_of_clusters_equals_counting_on_the_rows_of_the_drawn_clusters(case, seed):
     n = len(case.score)
@@ -322,7 +322,7 @@ def test_twins_agree_on_large_bootstraps():
 # ---- weights and clusters -------------------------------------------------------------------------------------
 
 
-@settings(max_examples=500)
+@settings(max_examples=100)
 @given(rows(target="loss", most=60, kinds=SCORES), seeds)
 def test_weighted_counts_equal_their_definition_and_do_not_depend_on_row_order(case, seed):
     rng = np.random.default_rng(seed)
@@ -343,7 +343,7 @@ def test_weighted_counts_equal_their_definition_and_do_not_depend_on_row_order(c
             np.testing.assert_array_equal(got, first[order])
 
 
-@settings(max_examples=300)
+@settings(max_examples=60)
 @given(rows(target="loss", most=40, weighted=False), seeds)
 def test_weighted_counts_with_unit_weights_are_the_integers(case, seed):
     credit2, comparable = oracle.pair_counts(case.score, case.target)
@@ -353,7 +353,7 @@ def test_weighted_counts_with_unit_weights_are_the_integers(case, seed):
         np.testing.assert_array_equal(weight, comparable)
 
 
-@settings(max_examples=300)
+@settings(max_examples=60)
 @given(rows(target="loss", most=40, weighted=False), seeds)
 def test_counts_within_clusters_equal_their_definition(case, seed):
     s, d, _ = case
