@@ -82,7 +82,7 @@ LATE_OWN = {
     "uqeval.kernels.native": "compiled, where there was a compiler",
 }
 ANYWHERE = {"numpy", "__future__"} | set(sys.stdlib_module_names)
-FACADES = {SRC / "__init__.py", SRC / "__main__.py", SRC / "datasets" / "_make_example.py"}
+FACADES = {SRC / "__init__.py", SRC / "__main__.py"}
 MODULES = sorted(set(SRC.rglob("*.py")) - FACADES)
 
 

@@ -219,7 +219,7 @@ def test_shuffled_test_images_are_refused():
 
 def test_binary_rows_are_planes_of_colour():
     row = np.concatenate([[7], np.full(1024, 1), np.full(1024, 2), np.full(1024, 3)]).astype(np.uint8)
-    images, labels = _unpack([row.tobytes()], "x")
+    images, labels = _unpack({"x.bin": row.tobytes()}, ["x.bin"], Path("x.bin"))
     assert labels.tolist() == [7]
     assert images[0, 5, 9].tolist() == [1, 2, 3]
 

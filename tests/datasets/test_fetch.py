@@ -76,11 +76,11 @@ def test_a_download_with_another_hash_is_refused_and_not_kept(server, cache):
     assert files(cache) == []
 
 
-@pytest.mark.parametrize("known", [SHA, None])
-def test_a_cut_transfer_leaves_no_file_behind(server, cache, known):
-    with pytest.raises(InputError, match=r"votes\.npy"):
-        fetch(Remote("set/votes.npy", f"{server}/cut", known))
-    assert files(cache) == []
+def test_a_cut_transfer_leaves_no_file_behind(server, cache):
+    for known in [SHA, None]:
+        with pytest.raises(InputError, match=r"votes\.npy"):
+            fetch(Remote("set/votes.npy", f"{server}/cut", known))
+        assert files(cache) == []
 
 
 def test_a_missing_page_says_where_to_put_the_file(server, cache):

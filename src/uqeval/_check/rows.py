@@ -324,6 +324,13 @@ def check_choice(name: str, value: Any, choices: Sequence[str]) -> str:
     return str(value)
 
 
+def check_count(name: str, value: Any, least: int = 1, *, reason: str = "") -> int:
+    """An int that is large enough; `reason` says why so large."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise InputError(f"`{name}` must be an int ≥ {least}{reason}; it is {value!r}.")
+    return int(value)
+
+
 def check_seed(seed: int | np.random.Generator) -> np.random.Generator:
     """A Generator from an int or a Generator."""
     if isinstance(seed, np.random.Generator):

@@ -17,17 +17,6 @@ from numpy.typing import NDArray
 
 from uqeval.kernels._types import AucSums, Bit, ConcordanceSums, Float, Int, Order, alike_sums
 
-__all__ = [
-    "auc_counts",
-    "bootstrap_areas",
-    "bootstrap_totals",
-    "concordance_sums",
-    "order_by",
-    "order_free_sum",
-    "pair_counts",
-    "weighted_credit",
-]
-
 # Rows compared with each other directly, a byte each: many for long arrays, few where a NumPy call costs more.
 _BLOCK, _LEAF_BITS = 64, 6
 _SMALL, _SMALL_BLOCK, _SMALL_LEAF_BITS = 1 << 16, 32, 5

@@ -25,8 +25,6 @@ from uqeval.methods.loop import (
     ready,
 )
 
-__all__ = ["MCDropout"]
-
 _LAYERS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
 
 

@@ -22,8 +22,6 @@ from uqeval.methods.loop import (
     ready,
 )
 
-__all__ = ["DeepEnsemble"]
-
 
 class DeepEnsemble:
     """Several models of one task; their probabilities are averaged, their disagreement is the uncertainty.

@@ -20,19 +20,6 @@ from torch import nn
 from uqeval._check import Float, Int, check_labels, check_seed, to_array
 from uqeval._errors import InputError
 
-__all__ = [
-    "Device",
-    "Passes",
-    "Progress",
-    "check_count",
-    "check_device",
-    "check_model",
-    "draw_seeds",
-    "forked_rng",
-    "logits_of",
-    "ready",
-]
-
 Device: TypeAlias = str | torch.device | None
 Progress: TypeAlias = Callable[[str, int, int | None], object] | Literal[False] | None
 
