@@ -15,7 +15,7 @@ def compare() -> list[dict[str, Any]]:
     from torch.utils.data import DataLoader, TensorDataset
 
     from uqeval.methods.batched import Net, train
-    from uqeval.reproduce.synthetic.run import GRID, algorithms, draw_of
+    from uqeval.reproduce.synthetic.networks import GRID, algorithms, draw_of
 
     torch.set_num_threads(1)
     data = draw_of(GRID, 1)

@@ -21,10 +21,11 @@ def undrawn(monkeypatch):
     """Figures are empty sheets, and the synthetic study has one, because drawing takes seconds: for other tests."""
     import vl_convert
 
-    from uqeval.reproduce.synthetic import figures
+    from uqeval.reproduce.synthetic import figures, study
 
-    every = figures.makers
+    every, scaled = figures.makers, study.temperature
     monkeypatch.setattr(figures, "makers", lambda *of: dict([next(iter(every(*of).items()))]))
+    monkeypatch.setattr(study, "temperature", lambda: scaled(temperatures=[0.5, 2]))
     monkeypatch.setattr(vl_convert, "vegalite_to_svg", lambda spec, vl_version: '<svg width="1"></svg>')
     monkeypatch.setattr(vl_convert, "svg_to_png", lambda svg, scale: b"\x89PNG")
 

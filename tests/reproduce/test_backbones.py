@@ -130,7 +130,7 @@ def test_names_that_mean_nothing_are_refused_with_advice(monkeypatch):
         backbone("no.such.module:function")
     with pytest.raises(InputError, match="Pass a name or"):
         backbone(3)
-    monkeypatch.setitem(sys.modules, "torchvision.models", None)
+    monkeypatch.setitem(sys.modules, "torchvision", None)
     with pytest.raises(MissingExtra, match=r"uqeval\[vision\]"):
         backbone("resnet18")
 
@@ -164,7 +164,7 @@ def fake_torchvision(monkeypatch, url):
     models = types.SimpleNamespace(
         list_models=lambda module: ["net"], get_model_weights=lambda name: Weights, get_model=get_model
     )
-    monkeypatch.setitem(sys.modules, "torchvision.models", models)
+    monkeypatch.setitem(sys.modules, "torchvision", types.SimpleNamespace(models=models))
 
 
 def saved_net(path):

@@ -11,10 +11,10 @@ from tiny_grid import TINY
 
 from uqeval.datasets import synthetic as draw_data
 from uqeval.metrics import kendall_tau
-from uqeval.reproduce import panels, synthetic, temperature
+from uqeval.reproduce import panels, synthetic
 from uqeval.reproduce.synthetic import figures, scenes
-from uqeval.reproduce.synthetic.page import verdicts
-from uqeval.reproduce.synthetic.run import GRID, read_grid
+from uqeval.reproduce.synthetic.networks import GRID, read_grid
+from uqeval.reproduce.synthetic.study import verdicts
 
 NAMES = [
     "metric_vs_kendall",
@@ -43,11 +43,6 @@ def study(grid_file):
 
 
 @pytest.fixture(scope="module")
-def scaled():
-    return temperature(temperatures=[0.1, 1, 10])
-
-
-@pytest.fixture(scope="module")
 def out(study, tmp_path_factory):
     study.timing.seconds["training and scoring"] = 61.4
     study.timing.found = study.timing.parts
@@ -70,8 +65,8 @@ def scene():
 # ---- figures ---------------------------------------------------------------------------------------------------
 
 
-def test_every_figure_is_drawn_as_svg_and_png_with_marks_that_a_reader_can_use(out, drawn, study, scaled):
-    assert list(figures.makers(study, scaled)) == NAMES
+def test_every_figure_is_drawn_as_svg_and_png_with_marks_that_a_reader_can_use(out, drawn, study):
+    assert list(study.figures()) == NAMES
     assert set(drawn) == set(NAMES)
     for name, svg in drawn.items():
         assert svg.startswith("<svg")
@@ -251,8 +246,8 @@ def test_the_table_has_the_papers_row_before_ours(study):
     assert grid.rows[labels.index("ECE, paper (one draw, d unknown)")][1:] == ["0.09%", "−10.57%"]
 
 
-def test_more_than_two_classes_have_no_map(study, scaled):
+def test_more_than_two_classes_have_no_map(study):
     grid = {**study.settings["grid"], "data": {"n": 240, "train": 0.5, "classes": 3}}
     assert draw_data(**grid["data"], seed=0).n_classes == 3
     three = dataclasses.replace(study, settings={**study.settings, "grid": grid})
-    assert set(NAMES) - set(figures.makers(three, scaled)) == {"dataset", "phi_and_varphi", "risk_control"}
+    assert set(NAMES) - set(three.figures()) == {"dataset", "phi_and_varphi", "risk_control"}

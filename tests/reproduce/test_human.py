@@ -14,9 +14,9 @@ import pytest
 import uqeval as uq
 from uqeval import metrics
 from uqeval._errors import InputError
-from uqeval.reproduce.human import page as human_page
 from uqeval.reproduce.human.judging import FIRST_ORDER, SECOND_ORDER, Reference, judge, read_rows, scores_of
 from uqeval.reproduce.human.run import run_study
+from uqeval.reproduce.human.study import verdicts
 from uqeval.reproduce.human.tables import four_of
 from uqeval.reproduce.logits.folder import find_predictions
 from uqeval.reproduce.logits.writer import save_logits
@@ -185,7 +185,7 @@ def test_few_models_give_a_study_without_correlations(tmp_path, reference):
     assert all(math.isnan(row["r"]) for row in study.correlations)
     assert any("need at least 4 single models" in note for note in study.notes)
     said = "The correlations are undefined: too few single models (1; at least 4 are needed)."
-    assert human_page.verdicts(study) == ([], [], [said])
+    assert verdicts(study) == ([], [], [said])
 
 
 def test_models_without_errors_or_with_constant_scores_do_not_stop_the_study(folder, reference, tmp_path):
@@ -340,6 +340,7 @@ import numpy as np
 from uqeval.reproduce.human.judging import Reference
 from uqeval.reproduce.logits.writer import LogitsWriter
 from uqeval.reproduce.human.run import run_study
+from uqeval.reproduce.human.study import verdicts
 
 folder, members = sys.argv[1], int(sys.argv[2])
 n, classes, step = 50_000, 1000, 1000

@@ -11,7 +11,7 @@ from uqeval.reproduce import cifar10h, imagenet_real, oasst2
 from uqeval.reproduce.human.cifar10h import reference as cifar_reference
 from uqeval.reproduce.human.imagenet_real import reference as imagenet_reference
 from uqeval.reproduce.human.oasst2 import reference as oasst2_reference
-from uqeval.reproduce.human.page import verdicts
+from uqeval.reproduce.human.study import verdicts
 from uqeval.reproduce.logits.writer import LogitsWriter, save_logits
 
 DATA = os.environ.get("UQEVAL_DATA")

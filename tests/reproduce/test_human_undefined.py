@@ -9,9 +9,10 @@ from scipy.stats import kendalltau
 from test_human import K, N, folder, logits_of, reference, study_of
 
 from uqeval._errors import InputError
-from uqeval.reproduce.human import page as human_page
 from uqeval.reproduce.human import run as real
+from uqeval.reproduce.human import study as human_study
 from uqeval.reproduce.logits.writer import save_logits
+from uqeval.reproduce.names import FOUR
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 __all__ = ["folder", "reference"]  # fixtures
@@ -44,7 +45,7 @@ def test_undefined_metrics_leave_one_set_of_models_for_all_cells(tmp_path, refer
         page = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
         assert ("it makes no error" in page) == bool(clean)
         if clean and count < 4:
-            assert f"({count}; {clean} more had an undefined metric" in human_page.verdicts(study)[2][0]
+            assert f"({count}; {clean} more had an undefined metric" in human_study.verdicts(study)[2][0]
 
 
 def test_phi_of_a_very_sure_model_has_the_ties_of_the_gap(tmp_path, reference):
@@ -71,7 +72,7 @@ def test_order_without_significance_is_no_reproduction(folder, reference):
         rows = [row | {"r": r[k]} for k, row in enumerate(four(study))]
         tests = [test | {"p_williams": p} for test in study.tests]
         more = study.tables | {"preferences": [row | {"p_williams": p} for row in study.tables["preferences"]]}
-        return human_page.verdicts(dataclasses.replace(study, correlations=rows, tests=tests, tables=more, paper=[]))
+        return human_study.verdicts(dataclasses.replace(study, correlations=rows, tests=tests, tables=more, paper=[]))
 
     assert [len(part) for part in said(0.01)] == [4, 0, 0]
     assert [len(part) for part in said(0.2)] == [0, 4, 0]
@@ -81,13 +82,11 @@ def test_order_without_significance_is_no_reproduction(folder, reference):
     assert [len(part) for part in said(0.01, (0.1, 0.9, 0.9, 0.1))] == [0, 0, 4]
     weak = dataclasses.replace(study, tests=[test | {"p_williams": 0.3} for test in study.tests])
     shown = dict(weak.page().short)
-    assert shown[human_page.WEAK] == human_page.verdicts(weak)[1]
+    assert shown[human_study.WEAK] == human_study.verdicts(weak)[1]
 
 
 def four(study):
-    return [
-        next(row for row in study.correlations if (row["metric"], row["truth"]) == pair) for pair in human_page._FOUR
-    ]
+    return [next(row for row in study.correlations if (row["metric"], row["truth"]) == pair) for pair in FOUR]
 
 
 def test_numbers_inside_the_papers_intervals_are_counted_in_words():
@@ -98,17 +97,17 @@ def test_numbers_inside_the_papers_intervals_are_counted_in_words():
         (3, "Three of our four numbers lie inside the paper's intervals: a, b and c."),
         (4, "All four of our numbers lie inside the paper's intervals."),
     ):
-        assert human_page._inside(list("abcd")[:count], 4).startswith(words)
+        assert human_study._inside(list("abcd")[:count], 4).startswith(words)
 
 
 def test_reason_for_no_table_is_the_right_one(folder, reference, tmp_path):
     assert (
         "entropy, which is not among the scores"
-        in human_page.verdicts(study_of(reference, folder, scores=["margin"]))[2][0]
+        in human_study.verdicts(study_of(reference, folder, scores=["margin"]))[2][0]
     )
     several = save_models(tmp_path / "s", reference, 0, e=logits_of(reference, 1.0, 3, members=2))
-    assert "there are no single models" in human_page.verdicts(study_of(reference, several))[2][0]
-    assert "of accuracy 0.98 or more" in human_page.verdicts(study_of(reference, folder, min_accuracy=0.98))[2][0]
+    assert "there are no single models" in human_study.verdicts(study_of(reference, several))[2][0]
+    assert "of accuracy 0.98 or more" in human_study.verdicts(study_of(reference, folder, min_accuracy=0.98))[2][0]
 
 
 def test_models_without_any_score_asked_for_are_named(folder, reference):

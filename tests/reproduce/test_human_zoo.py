@@ -13,7 +13,7 @@ from scipy.stats import kendalltau
 from sklearn.metrics import roc_auc_score
 
 from uqeval.reproduce.human.cifar10h import cifar10h
-from uqeval.reproduce.human.page import drivers, verdicts
+from uqeval.reproduce.human.study import drivers, verdicts
 from uqeval.reproduce.human.tables import four_of
 
 FOLDER = os.environ.get("UQEVAL_DATA")

@@ -21,16 +21,10 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 from uqeval import InputError, scores  # noqa: E402
 from uqeval.methods.batched import Net, train  # noqa: E402
 from uqeval.reproduce import synthetic  # noqa: E402
+from uqeval.reproduce.names import METRICS, TRUTHS  # noqa: E402
 from uqeval.reproduce.store import Store, cell_key  # noqa: E402
-from uqeval.reproduce.study import METRICS, TRUTHS  # noqa: E402
-from uqeval.reproduce.synthetic.run import (  # noqa: E402
-    GRID,
-    SyntheticStudy,
-    algorithms,
-    draw_of,
-    read_grid,
-    run_cell,
-)
+from uqeval.reproduce.synthetic.networks import GRID, algorithms, draw_of, read_grid  # noqa: E402
+from uqeval.reproduce.synthetic.run import SyntheticStudy, run_cell  # noqa: E402
 
 TINY = """
 [data]

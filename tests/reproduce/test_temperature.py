@@ -10,7 +10,7 @@ import pytest
 from uqeval._errors import InputError, MissingExtra
 from uqeval.inputs.predictions import softmax
 from uqeval.reproduce import temperature
-from uqeval.reproduce.synthetic.run import GRID, outputs
+from uqeval.reproduce.synthetic.networks import GRID, outputs
 from uqeval.reproduce.synthetic.temperature import _PLAN, CASES, ten_classes
 
 

@@ -90,7 +90,7 @@ def test_finished_models_stay_and_a_stopped_one_starts_anew(tmp_path):
 
 def test_noise_and_share_change_the_training_set_as_they_say():
     images, labels = data(1000)
-    field = _Field(images, labels, images[:5], labels[:5], torch.device("cpu"))
+    field = _Field((images, labels), (images[:5], labels[:5]), torch.device("cpu"))
     rows, y = _training_set(Recipe("m", "mlp", noise=0.4), field, np.random.default_rng(0))
     assert len(rows) == 1000
     wrong = np.mean(y.numpy() != labels)
@@ -102,7 +102,7 @@ def test_noise_and_share_change_the_training_set_as_they_say():
 
 def test_augmented_images_are_shifted_and_mirrored_copies():
     images, labels = data(2)
-    field = _Field(images, labels, images, labels, torch.device("cpu"))
+    field = _Field((images, labels), (images, labels), torch.device("cpu"))
     padded = np.pad(images[0], ((4, 4), (4, 4), (0, 0)), mode="reflect")
     views = [padded[i : i + 8, j : j + 8] for i in range(9) for j in range(9)]
     views = torch.from_numpy(np.stack(views + [view[:, ::-1] for view in views]))
@@ -134,7 +134,7 @@ def test_bad_input_to_the_zoo_is_named(tmp_path, monkeypatch):
         make_net("vit", 8, 3, side=30)
     with pytest.raises(InputError, match="`kind` is 'gan'"):
         make_net("gan", 8, 3)
-    monkeypatch.setitem(__import__("sys").modules, "torchvision.models", None)
+    monkeypatch.setitem(__import__("sys").modules, "torchvision", None)
     with pytest.raises(MissingExtra, match="torchvision"):
         make_net("torchvision:resnet18", 0, 3)
 

@@ -144,7 +144,7 @@ def _command(own: Callable[..., Any]) -> Callable[..., Any]:
 def _models(study: Any) -> Iterator[Grid]:
     """The models themselves, where they are too few for a correlation."""
     if not study.tests:
-        names = uqeval.reproduce.study
+        names = uqeval.reproduce.names
         columns = ["accuracy", *names.MAIN, *names.TRUTHS]
         rows = [
             [row["model"], row["score"], *("–" if row[key] is None else number(row[key]) for key in columns)]

@@ -20,8 +20,6 @@ from uqeval.pages.words import clip, count, percent
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-__all__ = ["build", "inline", "template_text", "vega_script"]
-
 
 def build(template: str, *, scripts: tuple[str, ...] = (), data: Any = None, **parts: Any) -> str:
     """The whole page of a template from its parts; `data` is what the scripts read."""

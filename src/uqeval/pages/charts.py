@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,6 @@ from uqeval.evaluation.result import Evaluation
 from uqeval.metrics.registry import REGISTRY
 from uqeval.pages.words import cell, clip, count, percent, plural
 
-__all__ = ["of_comparison", "of_evaluation"]
-
 _SHARES = (0.5, 0.7, 0.8, 0.9, 0.95, 1.0)
 _RISKS = (0.01, 0.02, 0.05, 0.1, 0.2)
 _MOST_CANDIDATES = 30  # in the forest
@@ -30,12 +29,10 @@ def of_evaluation(
     ev: Evaluation, shown: list[str], lead: str, act: Threshold | None, explorer: dict[str, Any] | None
 ) -> tuple[list[Figure], list[str]]:
     """All that the data allow, in the order of the page; and why one that should be there is not."""
-    found: list[Figure] = []
     notes: list[str] = []
-    for name, place, draw, tell in _wanted(ev, shown, lead, act, explorer):
-        if (figure := _figure(name, place, draw, tell, notes)) is not None:
-            found.append(figure)
-    return found, notes
+    wanted = _wanted(ev, shown, lead, act, explorer)
+    found = [_figure(name, place, draw, tell, notes) for allowed, name, place, draw, tell in wanted if allowed]
+    return [figure for figure in found if figure is not None], notes
 
 
 def of_comparison(cmp: Comparison, like: Evaluation | None = None) -> tuple[list[Figure], list[str]]:
@@ -43,17 +40,14 @@ def of_comparison(cmp: Comparison, like: Evaluation | None = None) -> tuple[list
     notes: list[str] = []
     if len(cmp.values) > _MOST_CANDIDATES:
         return [], [f"{len(cmp.values)} candidates are too many for a chart"]
-
-    def words() -> tuple[str, None]:
-        whole = [row for row in cmp.rows if row.group is None]
-        shown = sum(row.p_adjusted <= 1 - cmp.level for row in whole)
-        return f"{shown} of {plural(len(whole), 'difference')} shown to be more than chance.", None
-
-    figure = _figure("forest", "comparison", lambda: plot.forest(cmp, like=like), words, notes)
+    whole = [row for row in cmp.rows if row.group is None]
+    shown = sum(row.p_adjusted <= 1 - cmp.level for row in whole)
+    words = f"{shown} of {plural(len(whole), 'difference')} shown to be more than chance."
+    figure = _figure("forest", "comparison", lambda: plot.forest(cmp, like=like), lambda _: (words, None), notes)
     return ([] if figure is None else [figure]), notes
 
 
-_Words = Callable[[], tuple[str, Grid | None]]
+_Words = Callable[[dict[str, Any]], tuple[str, Grid | None]]  # of a drawn chart: a sentence, and its numbers
 
 
 def _figure(name: str, place: str, draw: Callable[[], Any], tell: _Words, notes: list[str]) -> Figure | None:
@@ -68,7 +62,7 @@ def _figure(name: str, place: str, draw: Callable[[], Any], tell: _Words, notes:
     spec.pop("description", None)
     schema = spec.pop("$schema", "")
     heading, lines = (title, []) if isinstance(title, str) else (title.get("text", name), title.get("subtitle", []))
-    text, table = tell()
+    text, table = tell(spec)
     return {
         "id": name,
         "place": place,
@@ -84,59 +78,46 @@ def _figure(name: str, place: str, draw: Callable[[], Any], tell: _Words, notes:
 
 def _wanted(
     ev: Evaluation, shown: list[str], lead: str, act: Threshold | None, explorer: dict[str, Any] | None
-) -> Iterator[tuple[str, str, Callable[[], Any], _Words]]:
-    table = ev.source
-    if table is not None:
+) -> Iterator[tuple[bool, str, str, Callable[[], Any], _Words]]:
+    """Each chart: whether the rows allow it, its name and place, how it is drawn and what is said of it."""
+    if (table := ev.source) is not None:
         errors = table.error if table.error is not None else table.share_loss
         ranked = errors is not None and errors.dtype == np.uint8 and 0 < int(errors.sum()) < len(errors)
+        shares, pred = table.share_loss is not None, table.pred
+        gaps = pred.loss is not None or (pred.labels is not None and pred.probs is not None)
         maps = {} if explorer is None else {part["name"]: part["map"] for part in explorer["scores"]}
-        if ranked:
-            yield "roc", "charts", lambda: plot.roc(ev, shown), lambda: _estimates(ev, shown, "uq_auc")
-        if table.share_loss is not None:
-            yield "risk", "charts", lambda: plot.risk_coverage(ev, shown), lambda: _risks(maps)
-        if ranked:
-            yield "histogram", "charts", lambda: plot.score_histogram(ev, shown), lambda: _medians(ev, shown)
-        if table.pred.loss is not None or (table.pred.labels is not None and table.pred.probs is not None):
-            yield "gap", "charts", lambda: plot.score_vs_gap(ev, shown), lambda: _estimates(ev, shown, "uq_c_index")
-        if ranked:
-            yield "mce", "charts", lambda: plot.mce(ev, shown, x="threshold"), lambda: _thresholds(maps)
-        if table["phi"] is not None:
-            yield "mbc", "charts", lambda: plot.mbc(ev, shown, x="coverage"), _nothing_more
-        if table.share_loss is not None and table.weights is None:
-            yield "psi", "charts", lambda: plot.psi(ev, score=lead, threshold=act), lambda: _promises(lead, explorer)
-        if table["confidence"] is not None:
-            drawn = plot.reliability(ev)
-            yield "reliability", "charts", lambda: drawn, lambda: _bins(ev, drawn.to_dict())
+        promised = shares and table.weights is None
+        charts: list[tuple[bool, str, Callable[[], Any], _Words]] = [
+            (ranked, "roc", lambda: plot.roc(ev, shown), lambda _: _estimates(ev, shown, "uq_auc")),
+            (shares, "risk", lambda: plot.risk_coverage(ev, shown), lambda _: _risks(maps)),
+            (ranked, "histogram", lambda: plot.score_histogram(ev, shown), lambda _: _medians(ev, shown)),
+            (gaps, "gap", lambda: plot.score_vs_gap(ev, shown), lambda _: _estimates(ev, shown, "uq_c_index")),
+            (ranked, "mce", lambda: plot.mce(ev, shown, x="threshold"), lambda _: _thresholds(maps)),
+            (table["phi"] is not None, "mbc", lambda: plot.mbc(ev, shown, x="coverage"), lambda _: (_MBC, None)),
+            (promised, "psi", lambda: plot.psi(ev, score=lead, threshold=act), lambda _: _promises(lead, explorer)),
+            (table["confidence"] is not None, "reliability", lambda: plot.reliability(ev), partial(_bins, ev)),
+        ]
+        yield from ((allowed, name, "charts", draw, tell) for allowed, name, draw, tell in charts)
     metric = next((name for name in ev.metrics if REGISTRY[name].uses_score), None)
-    if ev.groups and metric is not None:
-        yield "groups", "groups", lambda: plot.by_group(ev, metric, shown), _in_the_table
+    if metric is not None:
+        yield bool(ev.groups), "groups", "groups", lambda: plot.by_group(ev, metric, shown), lambda _: (_GROUPS, None)
 
 
 # ---- the same in words and numbers ----------------------------------------------------------------------------
 
-
-def _in_the_table() -> tuple[str, None]:
-    return "The numbers are in the table above.", None
-
-
-def _nothing_more() -> tuple[str, None]:
-    return "Rows whose majority label differs from the prediction, among the accepted ones.", None
+_MBC = "Rows whose majority label differs from the prediction, among the accepted ones."
+_GROUPS = "The numbers are in the table above."
 
 
 def _estimates(ev: Evaluation, shown: list[str], metric: str) -> tuple[str, Grid | None]:
     """The metric that sums the chart up."""
     if metric not in ev.metrics:
         return f"{REGISTRY[metric].title} was not asked for.", None
-    order = sorted(shown, key=lambda name: -_or_low(ev[name, metric].value))
-    best, worst = order[0], order[-1]
-    title = REGISTRY[metric].title
-    text = f"{title}: {clip(best)} {ev[best, metric]}"
-    text += f", down to {clip(worst)} {ev[worst, metric]}." if len(order) > 1 else "."
-    return text, Grid(["score", title], [[clip(name), str(ev[name, metric])] for name in order])
-
-
-def _or_low(value: float) -> float:
-    return -math.inf if math.isnan(value) else value
+    values = {name: ev[name, metric].value for name in shown}
+    order = sorted(shown, key=lambda name: math.inf if math.isnan(values[name]) else -values[name])
+    title, rows = REGISTRY[metric].title, [[clip(name), str(ev[name, metric])] for name in order]
+    text = f"{title}: {' '.join(rows[0])}" + (f", down to {' '.join(rows[-1])}." if len(order) > 1 else ".")
+    return text, Grid(["score", title], rows)
 
 
 def _risks(maps: dict[str, Any]) -> tuple[str, Grid | None]:
@@ -153,18 +134,17 @@ def _risks(maps: dict[str, Any]) -> tuple[str, Grid | None]:
 
 
 def _thresholds(maps: dict[str, Any]) -> tuple[str, Grid | None]:
-    text = "The table gives the threshold that accepts a given share of the inputs."
     if not maps:
         return "Risk below each threshold.", None
+    text = "The table gives the threshold that accepts a given share of the inputs."
     rows = [[clip(name), *(cell(_at(found, "threshold", share)) for share in _SHARES)] for name, found in maps.items()]
     return text, Grid(["score", *(f"accepts {percent(share)}" for share in _SHARES)], rows)
 
 
 def _at(found: dict[str, Any], key: str, share: float) -> float:
     """The value at the smallest coverage of at least that share."""
-    return float(
-        found[key][int(np.searchsorted(np.array(found["coverage"]), share - 1e-9).clip(0, len(found[key]) - 1))]
-    )
+    values = found[key]
+    return float(values[min(int(np.searchsorted(found["coverage"], share - 1e-9)), len(values) - 1)])
 
 
 def _medians(ev: Evaluation, shown: list[str]) -> tuple[str, Grid | None]:
@@ -173,10 +153,7 @@ def _medians(ev: Evaluation, shown: list[str]) -> tuple[str, Grid | None]:
     error = table.error if table.error is not None else table.share_loss
     assert error is not None
     wrong = error == 1
-    rows = []
-    for name in shown:
-        score = table.score(name)
-        rows.append([clip(name), cell(np.median(score[~wrong])), cell(np.median(score[wrong]))])
+    rows = [[clip(name), *(cell(np.median(table.score(name)[part])) for part in (~wrong, wrong))] for name in shown]
     text = "The less the two colours overlap, the better the score tells wrong from right."
     return text, Grid(["score", "median, right", "median, wrong"], rows)
 
@@ -206,12 +183,6 @@ def _bins(ev: Evaluation, spec: dict[str, Any]) -> tuple[str, Grid | None]:
         text = f"Expected calibration error {ev['ece']}. {text}"
     if rows is None:
         return text, None
-    lines = [
-        [
-            percent(row["confidence"]),
-            f"{percent(row['accuracy'])} ({percent(row['low'])}–{percent(row['high'])})",
-            count(row["count"]),
-        ]
-        for row in rows
-    ]
+    shares = [[percent(row[key]) for key in keys[:-1]] + [count(row["count"])] for row in rows]
+    lines = [[mean, f"{right} ({low}–{high})", n] for mean, right, low, high, n in shares]
     return text, Grid(["mean confidence", "accuracy (interval)", "rows"], lines)

@@ -22,8 +22,6 @@ from uqeval.evaluation.result import Evaluation
 from uqeval.evaluation.row_data import RowData
 from uqeval.pages.words import count, percent
 
-__all__ = ["TARGETS", "explore", "in_words"]
-
 TARGETS = (
     *(k / 1000 for k in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12.5, 15, 17.5, 20, 25, 30, 35, 40, 45, 50)),
     *(k / 100 for k in (6, 7, 8, 9, 10, 12, 14, 15, 16, 18, 20, 22.5, 25, 30, 35, 40, 45, 50)),

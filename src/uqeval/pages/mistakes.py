@@ -15,8 +15,6 @@ from uqeval.evaluation.result import Evaluation
 from uqeval.inputs import Predictions
 from uqeval.pages.words import cell, clip, count
 
-__all__ = ["check_columns", "find"]
-
 MOST_COLUMNS = 12
 
 
@@ -24,14 +22,11 @@ def check_columns(columns: Any, n: int) -> dict[str, Any]:
     """A mapping or a dataframe → name → values, each as long as the rows."""
     if columns is None:
         return {}
-    if isinstance(columns, Mapping):
-        given = {str(name): values for name, values in columns.items()}
-    elif hasattr(columns, "column_names"):  # Arrow
-        given = {str(name): columns[name] for name in columns.column_names}
-    elif hasattr(columns, "columns"):
-        given = {str(name): columns[name] for name in columns.columns}
-    else:
+    named = getattr(columns, "column_names", getattr(columns, "columns", None))  # the first is Arrow's
+    names = columns if isinstance(columns, Mapping) else named
+    if names is None:
         raise InputError(f"`columns` is a {type(columns).__name__}. Pass a dict of name → values, or a dataframe.")
+    given = {str(name): columns[name] for name in names}
     if len(given) > MOST_COLUMNS:
         raise InputError(f"`columns` has {len(given)} columns. Choose {MOST_COLUMNS} or fewer, to be readable.")
     for name, values in given.items():

@@ -19,14 +19,11 @@ from uqeval.decide.threshold import Threshold
 from uqeval.distributed.compare import compare as compare_scores
 from uqeval.evaluation.comparison import Comparison
 from uqeval.evaluation.result import Evaluation, heading
-from uqeval.inference.result import Estimate
 from uqeval.inference.sample import kish
 from uqeval.metrics.registry import REGISTRY
 from uqeval.pages import charts, mistakes
 from uqeval.pages.explorer import explore
-from uqeval.pages.words import clip, count, quoted, signed
-
-__all__ = ["MOST_SCORES", "comparison_payload", "evaluation_payload"]
+from uqeval.pages.words import clip, count, signed
 
 MOST_SCORES = 8  # in charts and explorer; the table has all
 _MOST_GROUPS = 20
@@ -100,8 +97,8 @@ def comparison_payload(cmp: Comparison, *, title: str | None) -> dict[str, Any]:
 def _lead(ev: Evaluation) -> tuple[str | None, str]:
     """The metric that picks the score to speak of, and that score."""
     ranking = [name for name in ev.metrics if REGISTRY[name].uses_score]
-    for metric in dict.fromkeys(["uq_auc", "uq_c_index", *ranking]):
-        if metric in ranking and (best := ev.best(metric)):
+    for metric in sorted(ranking, key=lambda name: {"uq_auc": 0, "uq_c_index": 1}.get(name, 2)):
+        if best := ev.best(metric):
             return metric, best[0]
     return None, ev.scores[0]
 
@@ -128,20 +125,12 @@ def _act(ev: Evaluation, lead: str, max_risk: float) -> tuple[Threshold | None, 
         )
     if table.share_loss is None:
         return None, "No threshold is certified: that needs errors, or a loss between 0 and 1."
-    clusters = table.pred.clusters
+    rows: dict[str, Any] = {"error": table.share_loss, "clusters": table.pred.clusters, "n_scores": len(ev.scores)}
     try:
         with collected():
-            found = choose_threshold(
-                {lead: table.score(lead)},
-                table.share_loss,
-                max_risk=max_risk,
-                level=ev.level,
-                clusters=clusters,
-                n_scores=len(ev.scores),
-            )
+            return choose_threshold({lead: table.score(lead)}, max_risk=max_risk, level=ev.level, **rows), None
     except InputError as error:
         return None, f"No threshold is certified: {error}"
-    return found, None
 
 
 def _verdict(ev: Evaluation, metric: str | None, lead: str, act: Threshold | None, note: str | None) -> dict[str, Any]:
@@ -192,11 +181,9 @@ def _model(ev: Evaluation) -> Grid | None:
 def _glossary(metrics: tuple[str, ...]) -> list[list[str]]:
     """What each metric means: the first line of its documentation."""
     found = []
-    for name in metrics:
-        known = REGISTRY[name]
+    for known in (REGISTRY[name] for name in metrics):
         words = (known.function.__doc__ or "").strip().splitlines()[0].replace("`", "")
-        better = "higher is better" if known.direction == "higher" else "lower is better"
-        found.append([known.title, f"{words.rstrip('.')}; {better}."])
+        found.append([known.title, f"{words.rstrip('.')}; {known.direction} is better."])
     return found
 
 
@@ -206,10 +193,10 @@ def _groups(ev: Evaluation, shown: list[str], metric: str | None) -> dict[str, A
     groups = ev.groups[:_MOST_GROUPS]
     models = list(dict.fromkeys(row.metric for row in ev.rows if row.score is None))[:1]
     scored = [] if metric is None else shown
+    keys = [*((None, name) for name in models), *((name, metric) for name in scored)]
     rows = []
     for group in groups:
-        found: list[Estimate] = [ev[None, name, group] for name in models]
-        found += [ev[name, metric, group] for name in scored]
+        found = [ev[*key, group] for key in keys]
         rows.append([clip(group), count(found[0].n) if found else "", *(signed(str(e)) for e in found)])
     head = ["group", "rows", *(heading(name) for name in models), *map(clip, scored)]
     hidden = len(ev.groups) - len(groups)
@@ -273,7 +260,7 @@ def data_hash(ev: Evaluation) -> str | None:
     if (table := ev.source) is None:
         return None
     found, pred = hashlib.sha256(), table.pred
-    parts: dict[str, Any] = {f"score {quoted(name)}": table.score(name) for name in ev.scores}
+    parts: dict[str, Any] = {f"score {name!r}": table.score(name) for name in ev.scores}
     parts |= {"error": table.error, "loss": pred.loss, "labels": pred.labels, "weights": pred.weights}
     parts |= {"clusters": pred.clusters, "groups": pred.groups}
     for name, values in parts.items():

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-__all__ = ["cell", "clip", "count", "percent", "plural", "quoted", "signed"]
-
 _LONGEST = 120
 
 
@@ -62,11 +60,6 @@ def cell(value: Any) -> str:
     if isinstance(value, float):
         return "–" if math.isnan(value) else signed(f"{value:.4g}")
     return "–" if value is None else clip(value)
-
-
-def quoted(text: str) -> str:
-    """The name so that its end is plain to see."""
-    return repr(str(text))
 
 
 def signed(text: str) -> str:

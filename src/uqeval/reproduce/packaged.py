@@ -6,8 +6,6 @@ import tomllib
 from importlib.resources import files
 from typing import Any
 
-__all__ = ["read_table"]
-
 
 def read_table(name: str) -> dict[str, Any]:
     """A TOML file of this folder, as "synthetic/synthetic.toml"."""

@@ -13,8 +13,6 @@ from typing import Any
 from uqeval._result import Grid, versions
 from uqeval.pages.builder import build
 
-__all__ = ["Makers", "Page", "span"]
-
 Makers = Mapping[str, Callable[[], Any]]  # figures by name, each drawn when it is called for
 
 

@@ -13,26 +13,8 @@ import vl_convert
 from uqeval._files import write_whole
 from uqeval.pages.builder import inline
 from uqeval.plot import theme
+from uqeval.reproduce.names import TITLES, Row
 from uqeval.reproduce.page import Makers
-
-__all__ = [
-    "BLUE",
-    "FAMILIES",
-    "GREEN",
-    "ORANGE",
-    "PURPLE",
-    "RED",
-    "Picture",
-    "airy",
-    "by_name",
-    "finish",
-    "heading",
-    "known",
-    "panel",
-    "rule",
-    "save",
-    "stack",
-]
 
 BLUE, RED, GREEN, PURPLE, ORANGE = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00"
 FAMILIES = {"softmax": ORANGE, "ensemble": GREEN, "dropout": PURPLE}  # the paper's own colours
@@ -67,6 +49,22 @@ def save(makers: Makers, out: str | Path, tell: Callable[[int, int], object]) ->
     return found
 
 
+def chart(rows: Sequence[Mapping[str, Any]]) -> alt.Chart:
+    """A chart of these rows, without a mark."""
+    return alt.Chart(theme.as_data(rows))
+
+
+def in_percent(rows: Iterable[Row], truth: str, *keys: str) -> list[Row]:
+    """Known correlations with this truth in percent, with what else a chart shows of each."""
+    return [
+        {"metric": TITLES[row["metric"]]}
+        | {key: row[key] for key in keys}
+        | {key: 100 * row[key] for key in ("r", "low", "high") if key in row}
+        for row in rows
+        if row["truth"] == truth and known(row["r"])
+    ]
+
+
 def finish(chart: Any, title: str, subtitle: list[str]) -> theme.Figure:
     """Title, looks and offline saving, in a font that has all letters."""
     figure = theme.finish(chart, title, subtitle)
@@ -93,7 +91,7 @@ def heading(text: str, more: str = "") -> alt.TitleParams:
 
 def rule(axis: str, at: float, scale: alt.Scale) -> alt.Chart:
     """A grey line where x or y has this value."""
-    line = alt.Chart(theme.as_data([{"at": at}])).mark_rule(color=theme.GREY, strokeWidth=1, opacity=0.6)
+    line = chart([{"at": at}]).mark_rule(color=theme.GREY, strokeWidth=1, opacity=0.6)
     return line.encode(x=alt.X("at:Q", scale=scale)) if axis == "x" else line.encode(y=alt.Y("at:Q", scale=scale))
 
 

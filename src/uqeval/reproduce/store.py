@@ -12,8 +12,6 @@ from typing import Any, TypeVar
 
 from uqeval._errors import InputError
 
-__all__ = ["Store", "cell_key", "run_cells"]
-
 Cell = TypeVar("Cell", bound=Hashable)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -21,49 +21,11 @@ from uqeval._errors import InputError, collected
 from uqeval._files import write_whole
 from uqeval._result import Grid, Result, to_json
 from uqeval.inference.correlations import compare_correlations, pearson
+from uqeval.reproduce import panels
+from uqeval.reproduce.names import MAIN, METRICS, TITLES, TRUTHS, Row
 from uqeval.reproduce.page import Makers, Page
 
-__all__ = [
-    "MAIN",
-    "MEANINGS",
-    "METRICS",
-    "SYMBOLS",
-    "TITLES",
-    "TRUTHS",
-    "Publishable",
-    "Study",
-    "Timing",
-    "check_natural",
-    "columns",
-    "correlate",
-    "csv_text",
-    "fisher",
-    "judge_score",
-    "percent_cell",
-    "pick",
-    "stored",
-    "summarise",
-    "williams",
-]
-
-TRUTHS = ("kendall_phi", "kendall_varphi")
-MAIN = ("uq_auc", "uq_c_index")
-METRICS = (*MAIN, "aurc", "augrc", "ece", "brier", "log_loss")
-SYMBOLS = {"kendall_phi": "κ(s; φ)", "kendall_varphi": "κ(s; ϕ)"}
-MEANINGS = {"kendall_phi": "chance of error φ", "kendall_varphi": "commitment against the Bayes label ϕ"}
-TITLES = {
-    "uq_auc": "UQ-AUC",
-    "uq_c_index": "UQ-C-index",
-    "aurc": "AURC",
-    "augrc": "AUGRC",
-    "ece": "ECE",
-    "brier": "Brier",
-    "log_loss": "NLL",
-    **{truth: f"{SYMBOLS[truth]} ({MEANINGS[truth]})" for truth in TRUTHS},
-}
-_FEWEST = 4  # models that Fisher's interval needs
-
-Row = dict[str, Any]
+FEWEST = 4  # models that Fisher's interval needs
 
 
 @dataclass
@@ -174,8 +136,6 @@ class Publishable(Result):
         Path
             The folder.
         """
-        from uqeval.reproduce import panels  # altair takes a second to load, and not every study is drawn
-
         target = Path(folder)
         target.mkdir(parents=True, exist_ok=True)
         for name, text in self.files().items():
@@ -188,6 +148,12 @@ class Publishable(Result):
             write_whole(target / "index.html", html)
         write_whole(target / "timing.json", self.timing.to_json() + "\n")
         return target
+
+    def published(self, out: str | Path | None, progress: Progress | None = None) -> Self:
+        """Itself, after `publish` where there is a folder."""
+        if out is not None:
+            self.publish(out, progress=progress)
+        return self
 
     def __str__(self) -> str:
         return self.markdown()
@@ -265,7 +231,7 @@ def fisher(x: Float, y: Float, *, level: float = 0.95, **how: Any) -> Row:
     """Pearson's r with its interval (Fisher's unless said otherwise), over the models that have both."""
     keep = np.isfinite(x) & np.isfinite(y)
     r = low = high = math.nan
-    if keep.sum() >= _FEWEST:
+    if keep.sum() >= FEWEST:
         with collected():
             found = pearson(x[keep], y[keep], level=level, **(how or {"method": "fisher"}))
         r, low, high = found.value, found.low, found.high
@@ -275,7 +241,7 @@ def fisher(x: Float, y: Float, *, level: float = 0.95, **how: Any) -> Row:
 def williams(first: Float, second: Float, shared: Float, *, level: float = 0.95) -> Row | None:
     """Whether `first` correlates more with `shared` than `second` does; None for too few models."""
     keep = np.isfinite(first) & np.isfinite(second) & np.isfinite(shared)
-    if keep.sum() < _FEWEST:
+    if keep.sum() < FEWEST:
         return None
     with collected():
         test = compare_correlations(first[keep], second[keep], shared[keep], level=level)

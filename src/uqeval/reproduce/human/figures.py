@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import altair as alt
 
 from uqeval.plot import theme
 from uqeval.reproduce import panels as draw
-from uqeval.reproduce.human.run import RealStudy
 from uqeval.reproduce.human.tables import known_rows, main_rows, several_label
 from uqeval.reproduce.logits.families import TEXT, VISION, look_of
+from uqeval.reproduce.names import MAIN, MEANINGS, SYMBOLS, TITLES, TRUTHS, Row
 from uqeval.reproduce.page import Makers, span
-from uqeval.reproduce.study import MAIN, MEANINGS, SYMBOLS, TITLES, TRUTHS, Row, percent_cell, pick
-
-__all__ = ["makers"]
+from uqeval.reproduce.study import Study, percent_cell, pick
 
 # An × as a filled shape, so that it and the dot are coloured alike.
 _SHAPES = {
@@ -24,24 +22,26 @@ _SHAPES = {
 }
 _METRIC_COLORS = {TITLES["uq_auc"]: draw.BLUE, TITLES["uq_c_index"]: draw.RED}
 _PALETTE = (draw.BLUE, draw.RED, draw.GREEN, draw.PURPLE, draw.ORANGE, theme.GREY)
+_KEY = alt.Legend(title="metric", symbolOpacity=1)
 _MOST_COMPARED = 8  # questions in the figure; the table has all
 
 
-def makers(study: RealStudy) -> Makers:
-    """What draws each figure that the study has data for, by name, in the order of the page."""
+def makers(study: Study, tables: Mapping[str, list[Row]]) -> Makers:
+    """What draws each figure that there are data for, by name, in the order of the page."""
+    level = f"{100 * study.settings['level']:g}%"
     main = known_rows(main_rows(study.models, study.settings["min_accuracy"]))
     several = [row for row in study.models if row["kind"] != "single"]
-    found: dict[str, tuple[Sequence[Any], Callable[[], theme.Figure]]] = {
+    found: dict[str, tuple[Sequence[Row], Callable[[], theme.Figure]]] = {
         "metric_vs_kendall": (main, lambda: metric_vs_kendall(study, main)),
-        "accuracy_floor": (study.tables["floors"], lambda: accuracy_floor(study)),
-        "by_score": (study.tables["by_score"], lambda: by_score(study)),
+        "accuracy_floor": (tables["floors"], lambda: accuracy_floor(tables["floors"], level)),
+        "by_score": (tables["by_score"], lambda: by_score(tables["by_score"], level)),
         "second_order": (several, lambda: second_order(several)),
-        "comparisons": (study.tables["comparisons"], lambda: comparisons(study)),
+        "comparisons": (tables["comparisons"], lambda: comparisons(tables["comparisons"], level)),
     }
     return {name: make for name, (rows, make) in found.items() if rows}
 
 
-def metric_vs_kendall(study: RealStudy, main: Sequence[Row]) -> theme.Figure:
+def metric_vs_kendall(study: Study, main: Sequence[Row]) -> theme.Figure:
     """A mark for each model: both metrics against both truths."""
     order = list(TEXT if study.settings["text"] else VISION)
     there = {row["family"] for row in main}
@@ -57,7 +57,7 @@ def metric_vs_kendall(study: RealStudy, main: Sequence[Row]) -> theme.Figure:
         title = [f"{SYMBOLS[truth]}: Kendall's τ with the human", MEANINGS[truth]]
         x = alt.X("x:Q", title=title, scale=draw.airy(row["x"] for row in rows))
         y = alt.Y("y:Q", title=TITLES[metric], scale=draw.airy(row["y"] for row in rows))
-        dots = alt.Chart(theme.as_data(rows)).mark_point(
+        dots = draw.chart(rows).mark_point(
             filled=True, size=62, opacity=0.9, stroke=theme.INK, strokeWidth=0.4, aria=False
         )
         words = f"r = {percent_cell(pick(study.correlations, metric, truth))}"
@@ -70,64 +70,49 @@ def metric_vs_kendall(study: RealStudy, main: Sequence[Row]) -> theme.Figure:
     return draw.finish(chart, "Both metrics against both human truths, model by model", [words])
 
 
-def _with_intervals(rows: Sequence[Row], truth: str, *keys: str) -> list[Row]:
-    """Correlations with this truth in percent, with what else a chart shows of each."""
-    return [
-        {"metric": TITLES[row["metric"]]}
-        | {key: row[key] for key in keys}
-        | {key: 100 * row[key] for key in ("r", "low", "high")}
-        for row in rows
-        if row["truth"] == truth and draw.known(row["r"], row["low"])
-    ]
-
-
-def accuracy_floor(study: RealStudy) -> theme.Figure:
+def accuracy_floor(floors: Sequence[Row], level: str) -> theme.Figure:
     """How the correlations change when the less accurate models are left out."""
-    color = draw.by_name(alt.Color, "metric", _METRIC_COLORS, alt.Legend(title="metric", symbolOpacity=1))
+    color = draw.by_name(alt.Color, "metric", _METRIC_COLORS, _KEY)
     marks = dict(zip(_METRIC_COLORS, ("circle", "square"), strict=True))
     shape = alt.Shape("metric:N", scale=alt.Scale(domain=list(marks), range=list(marks.values())))
+    y = alt.Y("r:Q", title="Pearson's r (%)", scale=alt.Scale(zero=False))
     panels = []
     for truth in TRUTHS:
-        rows = _with_intervals(study.tables["floors"], truth, "accuracy", "n")
+        rows = [row for row in draw.in_percent(floors, truth, "accuracy", "n") if draw.known(row["low"])]
         places = [row["accuracy"] for row in rows] or [0.0]
         ends = alt.Scale(domain=[min(places) - 0.02, max(places) + 0.02], nice=False)
         x = alt.X("accuracy:Q", title="only models more accurate than", scale=ends)
-        y = alt.Y("r:Q", title="Pearson's r (%)", scale=alt.Scale(zero=False))
-        base = alt.Chart(theme.as_data(rows)).encode(x=x, color=color)
+        base = draw.chart(rows).encode(x=x, color=color)
         layers = [
             base.mark_area(opacity=0.14, interpolate="step-after").encode(y=alt.Y("low:Q"), y2="high:Q"),
             base.mark_line(strokeWidth=1.6, interpolate="step-after").encode(y=y),
             base.mark_point(filled=True, size=46, opacity=1).encode(y=y, shape=shape),
         ]
         panels.append(draw.panel(*layers, size=(320, 220), words=f"with {SYMBOLS[truth]}", more=MEANINGS[truth]))
-    counts = {row["accuracy"]: row["n"] for row in study.tables["floors"]}
-    first, *_, last = *counts.values(), *counts.values()
-    bands = f"bands: {100 * study.settings['level']:g}% Fisher intervals"
-    words = f"{first} models at the left, {last} at the right; {bands}"
+    counts = list({row["accuracy"]: row["n"] for row in floors}.values())
+    words = f"{counts[0]} models at the left, {counts[-1]} at the right; bands: {level} Fisher intervals"
     chart = draw.stack([panels]).resolve_scale(color="shared", shape="shared")
     return draw.finish(chart, "The range of accuracies drives the correlations", [words])
 
 
-def by_score(study: RealStudy) -> theme.Figure:
+def by_score(correlations: Sequence[Row], level: str) -> theme.Figure:
     """The same four correlations for every score."""
-    names = list(dict.fromkeys(row["score"] for row in study.tables["by_score"]))
-    color = draw.by_name(alt.Color, "metric", _METRIC_COLORS, alt.Legend(title="metric", symbolOpacity=1))
-    y = alt.Y("score:N", title=None, sort=[name.replace("_", " ") for name in names])
+    correlations = [row | {"score": row["score"].replace("_", " ")} for row in correlations]
+    color = draw.by_name(alt.Color, "metric", _METRIC_COLORS, _KEY)
+    y = alt.Y("score:N", title=None, sort=list(dict.fromkeys(row["score"] for row in correlations)))
     offset = alt.YOffset("metric:N", sort=list(_METRIC_COLORS))
     x = alt.X("r:Q", title="Pearson's r (%)", scale=alt.Scale(zero=False))
     panels = []
     for truth in TRUTHS:
-        found = _with_intervals(study.tables["by_score"], truth, "score")
-        rows = [row | {"score": row["score"].replace("_", " ")} for row in found]
-        base = alt.Chart(theme.as_data(rows)).encode(y=y, yOffset=offset, color=color)
+        rows = [row for row in draw.in_percent(correlations, truth, "score") if draw.known(row["low"])]
+        base = draw.chart(rows).encode(y=y, yOffset=offset, color=color)
         bars = base.mark_rule(strokeWidth=1.5).encode(x=alt.X("low:Q"), x2="high:Q")
         dots = base.mark_point(filled=True, size=46, opacity=1).encode(x=x)
         height = 34 * max(2, len({row["score"] for row in rows}))
         panels.append(draw.panel(bars, dots, size=(270, height), words=f"with {SYMBOLS[truth]}", more=MEANINGS[truth]))
-    words = f"{100 * study.settings['level']:g}% Fisher intervals; scores of at least four models"
-    return draw.finish(
-        draw.stack([panels], across=24).resolve_scale(color="shared"), "The correlations by score", [words]
-    )
+    chart = draw.stack([panels], across=24).resolve_scale(color="shared")
+    words = f"{level} Fisher intervals; scores of at least four models"
+    return draw.finish(chart, "The correlations by score", [words])
 
 
 def second_order(several: Sequence[Row]) -> theme.Figure:
@@ -145,22 +130,19 @@ def second_order(several: Sequence[Row]) -> theme.Figure:
         ]
         title = ["κ with the", MEANINGS[key]] if key in MEANINGS else TITLES[key]
         x = alt.X("value:Q", title=title, scale=alt.Scale(zero=False, padding=10))
-        marks = alt.Chart(theme.as_data(rows)).mark_point(filled=True, size=60, opacity=0.9)
+        marks = draw.chart(rows).mark_point(filled=True, size=60, opacity=0.9)
         encoded = marks.encode(x=x, y=alt.Y("score:N", title=None, sort=order), color=color)
         return encoded.properties(width=240, height=26 * max(3, len(order)))
 
-    chart = draw.stack([[dots(key) for key in pair] for pair in (MAIN, TRUTHS)], across=24).resolve_scale(
-        color="shared"
-    )
-    return draw.finish(
-        chart, "Scores of ensembles and of stochastic passes", ["above: the metrics; below: the human truth"]
-    )
+    chart = draw.stack([[dots(key) for key in pair] for pair in (MAIN, TRUTHS)], across=24)
+    words = "above: the metrics; below: the human truth"
+    return draw.finish(chart.resolve_scale(color="shared"), "Scores of ensembles and of stochastic passes", [words])
 
 
-def comparisons(study: RealStudy) -> theme.Figure:
+def comparisons(differences: Sequence[Row], level: str) -> theme.Figure:
     """Differences with intervals that hold together within each panel; a line of panels for each question."""
     questions: dict[str, dict[str, list[Row]]] = {}
-    for row in study.tables["comparisons"]:
+    for row in differences:
         if draw.known(row["low"]):
             questions.setdefault(row["of"], {}).setdefault(row["metric"], []).append(row)
     lines = [
@@ -168,7 +150,7 @@ def comparisons(study: RealStudy) -> theme.Figure:
         for of, by_metric in list(questions.items())[:_MOST_COMPARED]
     ]
     chart = draw.stack(lines, across=24, down=26).resolve_scale(color="independent", x="independent", y="independent")
-    words = f"{100 * study.settings['level']:g}% intervals that hold together within a panel (max-t); grey: they hold 0"
+    words = f"{level} intervals that hold together within a panel (max-t); grey: they hold 0"
     return draw.finish(chart, "Comparisons on the same rows", [words])
 
 
@@ -184,7 +166,7 @@ def _differences(of: str, metric: str, found: Sequence[Row]) -> Any:
     scale = draw.airy([0.0, *(row[end] for row in rows for end in ("low", "high"))])
     ink = draw.by_name(alt.Color, "clear", {True: theme.INK, False: "#9E9E9E"})  # type: ignore[dict-item]
     y = alt.Y("pair:N", title=None, sort=[row["pair"] for row in rows])
-    base_chart = alt.Chart(theme.as_data(rows)).encode(y=y, color=ink)
+    base_chart = draw.chart(rows).encode(y=y, color=ink)
     bars = base_chart.mark_rule(strokeWidth=1.6).encode(x=alt.X("low:Q", scale=scale), x2="high:Q")
     x = alt.X("difference:Q", title=f"difference in {TITLES[metric]}", scale=scale, axis=alt.Axis(tickCount=5))
     dots = base_chart.mark_point(filled=True, size=48, opacity=1).encode(x=x)

@@ -12,12 +12,11 @@ from uqeval import datasets
 from uqeval._check import Int, check_labels
 from uqeval._errors import InputError
 from uqeval.reproduce.human.judging import Reference
-from uqeval.reproduce.human.run import Options, Paths, RealStudy, required, run_study
+from uqeval.reproduce.human.run import Options, Paths, required, run_study
+from uqeval.reproduce.human.study import RealStudy
 from uqeval.reproduce.logits.file import open_array
 from uqeval.reproduce.logits.folder import LABELS
 from uqeval.reproduce.packaged import read_table
-
-__all__ = ["PAPER", "imagenet_real", "labels_beside", "read_labels", "reference"]
 
 PAPER = read_table("human/paper.toml")["imagenet_real"]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -26,8 +27,6 @@ from uqeval.reproduce.logits.file import Prediction, hash_labels, mean_of, piece
 from uqeval.reproduce.logits.folder import check_accuracy
 from uqeval.reproduce.study import judge_score, stored
 from uqeval.scores import available, compute
-
-__all__ = ["FIRST_ORDER", "OVR_CLASSES", "SECOND_ORDER", "Reference", "Rows", "judge", "read_rows", "scores_of"]
 
 OVR_CLASSES = 20  # one-versus-rest UQ-C-index needs a column per class: that many, evenly spaced, where there are more
 _VALUES = 1 << 20  # logits per piece: 8 MiB in float64
@@ -108,12 +107,7 @@ def scores_of(kind: str, asked: Sequence[str] | None = None) -> list[str]:
 
 
 def read_rows(
-    prediction: Prediction,
-    reference: Reference,
-    rows: Int | None,
-    scores: Sequence[str],
-    *,
-    allow_chance: bool = False,
+    prediction: Prediction, reference: Reference, rows: Int | None, scores: Sequence[str], *, allow_chance: bool = False
 ) -> Rows:
     """One pass over a model's logits; `rows` are the reference rows that it covers, None for all."""
     logits = prediction.open()
@@ -121,8 +115,8 @@ def read_rows(
     place = np.arange(len(reference.labels)) if rows is None else rows
     chosen = np.unique(np.linspace(0, reference.classes - 1, min(reference.classes, OVR_CLASSES)).round()).astype(int)
     top: list[Int] = []
-    parts: dict[str, list[Any]] = {}
-    scored: dict[str, list[Float]] = {}
+    parts: defaultdict[str, list[Any]] = defaultdict(list)
+    scored: defaultdict[str, list[Float]] = defaultdict(list)
     with collected():  # tied top classes: the lowest index is taken
         for part in pieces(logits.shape, _VALUES):
             z = np.asarray(logits[..., part, :], dtype=np.float64)
@@ -157,9 +151,11 @@ def read_rows(
                 "varphi": varphi,
                 "log_loss": log_loss_rows(p, y) if several else gap,  # the log-loss itself, without underflow
             }
+            for name, vector in found.items():
+                parts[name].append(vector)
             outputs = SimpleNamespace(probs=p, logits=z, members=members, member_logits=z)
-            _append(parts, found)
-            _append(scored, {name: compute(name, outputs) for name in scores})
+            for name in scores:
+                scored[name].append(compute(name, outputs))
         if not parts:
             raise InputError(f"{prediction.where}: none of the rows that it covers has a human label.")
         covered = reference.labels[place]
@@ -174,11 +170,6 @@ def read_rows(
         chosen=chosen,
         scores={name: np.concatenate(values) for name, values in scored.items()},
     )
-
-
-def _append(parts: dict[str, list[Any]], vectors: dict[str, Any]) -> None:
-    for name, vector in vectors.items():
-        parts.setdefault(name, []).append(vector)
 
 
 def _gap_of_logits(z: Float, label: Int) -> Float:
@@ -200,10 +191,10 @@ def judge(prediction: Prediction, rows: Rows, classes: int) -> list[dict[str, An
     """A row per score: every metric, both Kendall correlations (tau-b), and one-versus-rest."""
     if not rows.scores:
         return []
-    error, right = rows.error, 1.0 - rows.error
+    right = 1.0 - rows.error
     shared = {
         "accuracy": float(right.mean()),
-        "n": len(error),
+        "n": len(right),
         "members": prediction.shape[0] if len(prediction.shape) == 3 else 1,
         "ece": metrics.ece(rows.confidence, right),
         "brier": weighted_mean(rows.brier, None),
@@ -219,7 +210,7 @@ def judge(prediction: Prediction, rows: Rows, classes: int) -> list[dict[str, An
                 "uq_auc_ovr": _ovr_auc(s, rows, classes) if classes > 2 else math.nan,
                 "uq_c_index_ovr": c_index,
             }
-            metrics_of = judge_score(s, error, rows.gap, rows.phi, rows.varphi)
+            metrics_of = judge_score(s, rows.error, rows.gap, rows.phi, rows.varphi)
             found.append(stored(row | {"draw": None} | metrics_of | more | shared))
     return found
 

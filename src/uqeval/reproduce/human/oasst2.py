@@ -10,10 +10,9 @@ import numpy as np
 from uqeval import datasets
 from uqeval._check import Float
 from uqeval.reproduce.human.judging import Reference
-from uqeval.reproduce.human.run import Options, Paths, RealStudy, required, run_study
+from uqeval.reproduce.human.run import Options, Paths, required, run_study
+from uqeval.reproduce.human.study import RealStudy
 from uqeval.reproduce.packaged import read_table
-
-__all__ = ["PAPER", "oasst2", "reference"]
 
 PAPER = read_table("human/paper.toml")["oasst2"]
 

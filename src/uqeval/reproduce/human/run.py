@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -17,19 +16,16 @@ import numpy as np
 
 from uqeval._check import Progress, check_level
 from uqeval._errors import InputError
-from uqeval._result import Grid
 from uqeval.kernels import cores
 from uqeval.pages.words import plural
 from uqeval.reproduce.human import tables
 from uqeval.reproduce.human.judging import Reference, judge, read_rows, scores_of
-from uqeval.reproduce.human.page import page
+from uqeval.reproduce.human.study import WORDS, RealStudy
 from uqeval.reproduce.logits.file import Prediction
 from uqeval.reproduce.logits.folder import Scan, check_shape, scan_predictions
-from uqeval.reproduce.page import Makers, Page
+from uqeval.reproduce.names import Row
 from uqeval.reproduce.store import Store, cell_key, run_cells
-from uqeval.reproduce.study import Row, Study, Timing, correlate, csv_text, percent_cell, pick, summarise
-
-__all__ = ["Failures", "Options", "Paths", "RealStudy", "required", "run_study"]
+from uqeval.reproduce.study import FEWEST, Timing, correlate, summarise
 
 Paths = str | Path | Sequence[str | Path]
 Failures = Sequence[dict[str, str]]  # "model", "file" and "reason" of each
@@ -50,46 +46,6 @@ class Options(TypedDict, total=False):
     progress: Progress | None
     failures: Failures
     before: Mapping[str, float]
-
-
-@dataclass(frozen=True)
-class RealStudy(Study):
-    """A study on real data: with tables beyond the main one, and the files that could not be used."""
-
-    tables: dict[str, list[Row]] = field(default_factory=dict, repr=False)
-    failures: list[dict[str, str]] = field(default_factory=list, repr=False)
-    ignored: list[dict[str, str]] = field(default_factory=list, repr=False)
-
-    def grid(self) -> Grid:
-        """The correlations over the entropy of single models, the paper's above ours."""
-        s, several = self.settings, plural(self.settings["single_models"], "single model")
-        label = f"paper ({s['paper_models']} models)"
-        found = self.table_rows(label, lambda m, t: percent_cell(pick(self.correlations, m, t)), self.paper)
-        note = (
-            f"r with its {100 * s['level']:g}% Fisher interval, which takes models as independent. Low AURC, AUGRC, "
-            f"ECE, Brier and NLL are better, so a useful one lies near −100%."
-        )
-        caption = f"Pearson correlations over {several}, by entropy: each metric with each human truth"
-        return found._replace(caption=caption, notes=[note])
-
-    def markdown(self) -> str:
-        """The table, the paper's row beside ours, what to beware of, and what could not be used."""
-        failed = ["", "Not used:", "", *(f"- {failure['reason']}" for failure in self.failures), ""]
-        return super().markdown() + ("\n".join(failed) if self.failures else "")
-
-    def files(self) -> dict[str, str]:
-        """What its files are called, and what is in them; `models.csv` has a row per model and score."""
-        return super().files() | {"models.csv": csv_text(self.models)}
-
-    def figures(self, progress: Progress | None = None) -> Makers:
-        """What draws each figure, by name."""
-        from uqeval.reproduce.human.figures import makers  # altair takes a second to load
-
-        return makers(self)
-
-    def page(self) -> Page:
-        """What its page says."""
-        return page(self)
 
 
 def run_study(
@@ -169,10 +125,23 @@ def run_study(
         if key not in store:
             store.put(key, tables.comparisons(models, used, reference, level, min_accuracy))
         compared = store.get(key)
-    study = _study(reference, scan, broken, models, compared, level, min_accuracy, timing)
-    if out is not None:
-        study.publish(out, progress=progress)
-    return study
+    settings = _settings(reference, models, level, min_accuracy)
+    main = tables.known_rows(tables.main_rows(models, min_accuracy))
+    correlations, tests = correlate(main, [None], level)
+    return RealStudy(
+        study=reference.study,
+        settings=settings,
+        correlations=correlations,
+        summary=summarise(correlations),
+        tests=tests,
+        models=models,
+        paper=reference.paper.get("printed", []),
+        notes=_notes(reference, settings, scan, broken),
+        timing=timing,
+        tables=tables.more(models, main, min_accuracy, level) | {"comparisons": compared},
+        failures=broken,
+        ignored=[{"file": path, "reason": why} for path, why in scan.ignored],
+    ).published(out, progress)
 
 
 def required(predictions: Paths | None) -> Paths:
@@ -203,76 +172,38 @@ def _threads(predictions: Sequence[Prediction]) -> int:
     return max(1, min(4, cores(), _AT_ONCE // largest))
 
 
-def _study(
-    reference: Reference,
-    scan: Scan,
-    failures: list[dict[str, str]],
-    models: list[Row],
-    compared: list[Row],
-    level: float,
-    min_accuracy: float,
-    timing: Timing,
-) -> RealStudy:
-    asked = tables.main_rows(models, min_accuracy)
-    main, unknown = tables.known_rows(asked), tables.undefined(asked)
-    correlations, tests = correlate(main, [None], level)
-    majority, tied = reference.majority()
-    rated = reference.rated
-    same = float((majority[rated] == reference.labels[rated]).mean())
-    settings = {
+def _settings(reference: Reference, models: list[Row], level: float, floor: float) -> dict[str, Any]:
+    asked, (majority, tied), rated = tables.main_rows(models, floor), reference.majority(), reference.rated
+    main = tables.known_rows(asked)
+    return {
         "title": reference.title,
         "rows": len(rated),
         "rated": int(rated.sum()),
         "classes": reference.classes,
         "tied_majorities": tied,
-        "majority_is_label": same,
+        "majority_is_label": float((majority[rated] == reference.labels[rated]).mean()),
         "level": level,
-        "min_accuracy": min_accuracy,
+        "min_accuracy": floor,
         "single_models": len(main),
         "accuracies": [float(f(row["accuracy"] for row in main)) for f in (min, max)] if main else None,
         "models": len({row["model"] for row in models}),
-        "undefined": unknown,
+        "undefined": tables.undefined(asked),
         "text": reference.text,
         "paper_models": reference.paper.get("models", 0),
         **reference.facts,
     }
-    notes = [*reference.notes]
-    notes.append(
-        f"The majority of the human votes is the label on {same:.1%} of the {int(rated.sum()):,} rows. There the "
-        f"commitment ϕ against the Bayes label is the gap that UQ-C-index ranks, so the higher that share, the closer "
-        f"to 100% the correlation of the two must be. {plural(tied, 'row')} {'has' if tied == 1 else 'have'} a tied "
-        f"majority; the lowest class is taken."
-    )
-    if len(main) < 4:
-        notes.append(
-            f"Correlations over models need at least 4 single models with their entropy; there are {len(main)}."
-        )
-    if unknown:
-        listed = "; ".join(f"{row['model']} ({row['reason']})" for row in unknown)
-        notes.append(f"Left out of the correlations, so that all are over the same models: {listed}.")
+
+
+def _notes(reference: Reference, settings: dict[str, Any], scan: Scan, failures: Failures) -> list[str]:
+    words, tied = WORDS["notes"], settings["tied_majorities"]
+    have = f"{plural(tied, 'row')} {'has' if tied == 1 else 'have'}"
+    notes = [*reference.notes, words["majority"].format(settings["majority_is_label"], settings["rated"], have)]
+    if settings["single_models"] < FEWEST:
+        notes.append(words["few"].format(settings["single_models"]))
+    if unknown := settings["undefined"]:
+        notes.append(words["undefined"].format("; ".join(f"{row['model']} ({row['reason']})" for row in unknown)))
     if scan.ignored:
-        listed = "; ".join(f"{Path(path).name} {why}" for path, why in scan.ignored)
-        notes.append(f"Left aside: {listed}.")
+        notes.append(words["aside"].format("; ".join(f"{Path(path).name} {why}" for path, why in scan.ignored)))
     if failures:
-        notes.append(f"{plural(len(failures), 'prediction')} could not be used; see the list with the reasons.")
-    return RealStudy(
-        study=reference.study,
-        settings=settings,
-        correlations=correlations,
-        summary=summarise(correlations),
-        tests=tests,
-        models=models,
-        paper=reference.paper.get("printed", []),
-        notes=notes,
-        timing=timing,
-        tables={
-            "by_score": tables.by_score(models, min_accuracy, level),
-            "floors": tables.floors(models, min_accuracy, level),
-            "families": tables.families(main, level),
-            "one_vs_rest": tables.one_vs_rest(main, level),
-            "preferences": tables.preferences(main, level),
-            "comparisons": compared,
-        },
-        failures=failures,
-        ignored=[{"file": path, "reason": why} for path, why in scan.ignored],
-    )
+        notes.append(words["failed"].format(plural(len(failures), "prediction")))
+    return notes

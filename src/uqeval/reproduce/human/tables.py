@@ -13,29 +13,12 @@ from uqeval.distributed.compare import compare
 from uqeval.inputs import Predictions
 from uqeval.reproduce.human.judging import FIRST_ORDER, Reference, read_rows
 from uqeval.reproduce.logits.file import Prediction
-from uqeval.reproduce.study import MAIN, TITLES, TRUTHS, columns, fisher, williams
-
-__all__ = [
-    "FLOORS",
-    "by_score",
-    "comparisons",
-    "families",
-    "floors",
-    "four_of",
-    "known_rows",
-    "main_rows",
-    "one_vs_rest",
-    "preferences",
-    "several_label",
-    "undefined",
-]
+from uqeval.reproduce.names import FOUR, MAIN, TITLES, TRUTHS, Row
+from uqeval.reproduce.study import FEWEST, columns, fisher, williams
 
 FLOORS = (0.5, 0.7)  # accuracies above which the table shows the correlations again
-_FEWEST = 4  # models that Fisher's interval needs
 _ENOUGH = 8  # models for a correlation above some accuracy: with fewer it is all noise
 _BEST = 4  # models that are compared with each other
-
-Row = dict[str, Any]
 
 
 def main_rows(models: Sequence[Row], floor: float = 0.0, score: str = "entropy") -> list[Row]:
@@ -77,9 +60,19 @@ def _four(rows: Sequence[Row], level: float, names: Mapping[str, str] | None = N
     return [
         {"metric": metric, "truth": truth}
         | fisher(*columns(rows, (names or {}).get(metric, metric), truth), level=level, **how)
-        for metric in MAIN
-        for truth in TRUTHS
+        for metric, truth in FOUR
     ]
+
+
+def more(models: Sequence[Row], main: Sequence[Row], floor: float, level: float) -> dict[str, list[Row]]:
+    """Every table beside the main one; `main` are the rows of that one."""
+    return {
+        "by_score": by_score(models, floor, level),
+        "floors": floors(main, level),
+        "families": families(main, level),
+        "one_vs_rest": one_vs_rest(main, level),
+        "preferences": preferences(main, level),
+    }
 
 
 def by_score(models: Sequence[Row], floor: float, level: float) -> list[Row]:
@@ -92,20 +85,19 @@ def by_score(models: Sequence[Row], floor: float, level: float) -> list[Row]:
     return [
         {"score": score} | row
         for score, rows in groups.items()
-        if len(known_rows(rows)) >= _FEWEST
+        if len(known_rows(rows)) >= FEWEST
         for row in _four(rows, level)
     ]
 
 
-def floors(models: Sequence[Row], floor: float, level: float) -> list[Row]:
+def floors(rows: Sequence[Row], level: float) -> list[Row]:
     """The four correlations over the models above an accuracy, for rising accuracies."""
-    rows = known_rows(main_rows(models, floor))
     steps = sorted({round(0.05 * k, 2) for k in range(20)} | set(FLOORS))
     found: list[Row] = []
     before = 0
     for step in steps:
         kept = [row for row in rows if row["accuracy"] > step]
-        if len(kept) < (_FEWEST if step == 0 else _ENOUGH):
+        if len(kept) < (FEWEST if step == 0 else _ENOUGH):
             break
         if len(kept) != before or step in FLOORS:  # a step that leaves nobody out tells nothing
             found += [{"accuracy": step} | row for row in _four(kept, level)]
@@ -115,9 +107,8 @@ def floors(models: Sequence[Row], floor: float, level: float) -> list[Row]:
 
 def families(rows: Sequence[Row], level: float) -> list[Row]:
     """The same correlations with intervals that take the families, not the models, as independent."""
-    rows = known_rows(rows)
     groups = [row["family"] for row in rows]
-    if len(rows) < _FEWEST or len(set(groups)) < 2:
+    if len(rows) < FEWEST or len(set(groups)) < 2:
         return []
     found = _four(rows, level, groups=np.array(groups))
     return [row | {"families": len(set(groups))} for row in found]
@@ -131,7 +122,6 @@ def one_vs_rest(rows: Sequence[Row], level: float) -> list[Row]:
 
 def preferences(rows: Sequence[Row], level: float) -> list[Row]:
     """Whether each metric correlates more with its own truth than with the other one: Williams' and Steiger's tests."""
-    rows = known_rows(rows)
     found = []
     for metric, truth, other in zip(MAIN, TRUTHS, TRUTHS[::-1], strict=True):
         if (test := williams(*columns(rows, truth, other, metric), level=level)) is not None:
@@ -142,7 +132,7 @@ def preferences(rows: Sequence[Row], level: float) -> list[Row]:
 def four_of(correlations: Sequence[Row]) -> dict[tuple[str, str], float] | None:
     """r of both metrics with both truths; None where one of them is unknown."""
     r = {(row["metric"], row["truth"]): row["r"] for row in correlations}
-    found = {(metric, truth): r.get((metric, truth), math.nan) for metric in MAIN for truth in TRUTHS}
+    found = {pair: r.get(pair, math.nan) for pair in FOUR}
     return None if any(map(math.isnan, found.values())) else found
 
 

@@ -7,8 +7,6 @@ from typing import NamedTuple
 
 from uqeval.reproduce.packaged import read_table
 
-__all__ = ["OTHER", "TEXT", "VISION", "Look", "family_of", "look_of"]
-
 
 class Look(NamedTuple):
     """How a family is drawn."""

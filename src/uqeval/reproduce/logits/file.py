@@ -24,22 +24,6 @@ from uqeval._errors import InputError
 from uqeval._files import whole_file
 from uqeval.inputs.predictions import softmax
 
-__all__ = [
-    "KINDS",
-    "Prediction",
-    "hash_file",
-    "hash_labels",
-    "mean_of",
-    "mean_probs",
-    "open_array",
-    "pieces",
-    "read_json",
-    "read_manifest",
-    "reading",
-    "reject_not_finite",
-    "save_array",
-]
-
 KINDS = ("single", "members", "passes")
 _STEP = 1 << 21  # values per step where whole files are walked through
 

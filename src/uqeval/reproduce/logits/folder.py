@@ -19,16 +19,6 @@ from uqeval.reproduce.logits.families import family_of
 from uqeval.reproduce.logits.file import Prediction
 from uqeval.reproduce.logits.manifest import check_manifest, check_rows
 
-__all__ = [
-    "LABELS",
-    "Scan",
-    "check_accuracy",
-    "check_prediction",
-    "check_shape",
-    "find_predictions",
-    "scan_predictions",
-]
-
 LABELS = "labels.npy"  # a folder of predictions may hold the reference labels too
 _ROUNDING = 0.005  # a stated accuracy may be rounded, and from logits that were not: float16 moves a few near-ties
 
@@ -155,21 +145,16 @@ def _look_npz(path: Path, scan: Scan, named: bool) -> None:
             abouts = files.read_json(beside)
     aside = []
     for member in members:
+        where, about = f"{path} [{member}]", abouts.get(member, {})
         try:
             array = files.open_array(path, member)
+            if why := _no_logits(array):
+                aside.append((where, why))
+                continue
+            check_manifest(where, about, array.shape, alone=False)
+            scan.predictions.append(_made(member, path, member, array, about, None))
         except InputError as error:
-            scan.failed.append((f"{path} [{member}]", str(error)))
-            continue
-        if why := _no_logits(array):
-            aside.append((f"{path} [{member}]", why))
-            continue
-        about = abouts.get(member, {})
-        try:
-            check_manifest(f"{path} [{member}]", about, array.shape, alone=False)
-        except InputError as error:
-            scan.failed.append((f"{path} [{member}]", str(error)))
-            continue
-        scan.predictions.append(_made(member, path, member, array, about, None))
+            scan.failed.append((where, str(error)))
     if len(aside) == len(members):
         why = aside[0][1] if aside else "is an empty archive"
         _leave(str(path), why, scan, named)

@@ -11,8 +11,6 @@ from uqeval._check import Int
 from uqeval._errors import InputError
 from uqeval.reproduce.logits.file import KINDS
 
-__all__ = ["ROWS", "check_manifest", "check_rows"]
-
 ROWS = ".rows.npy"  # how the file ends that tells the rows that a model covers
 _TEXTS = ("family", "source", "key", "sha256", "labels_sha256", "rows_sha256")
 

@@ -24,8 +24,6 @@ from uqeval.reproduce.logits.families import family_of
 from uqeval.reproduce.logits.file import KINDS
 from uqeval.reproduce.logits.manifest import ROWS, check_rows
 
-__all__ = ["About", "LogitsWriter", "Making", "check_once", "file_name", "finished", "save_logits"]
-
 _LONGEST = 200  # bytes of a file's name, with room for what comes after it
 
 
@@ -150,13 +148,8 @@ class LogitsWriter:
         if stem.lower() == "labels" or f"{stem}.npy".lower().endswith(ROWS):
             raise InputError(f"`name` is {name!r}, which is kept for other files of the folder. Rename the model.")
         self.path = Path(folder) / f"{stem}.npy"
-        self._about: dict[str, Any] = {
-            "model": name,
-            "family": about.get("family") or family_of(name),
-            "kind": kind,
-            "source": source,
-        }
-        self._about["key"] = about.get("key")
+        family = about.get("family") or family_of(name)
+        self._about = {"model": name, "family": family, "kind": kind, "source": source, "key": about.get("key")}
 
     def __enter__(self) -> LogitsWriter:
         self.path.parent.mkdir(parents=True, exist_ok=True)

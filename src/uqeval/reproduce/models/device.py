@@ -9,8 +9,6 @@ from uqeval._errors import MissingExtra
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["pick_device"]
-
 
 def pick_device(device: str | torch.device | None = None) -> torch.device:
     """The device asked for; None and "auto" mean CUDA where there is any, else the CPU."""

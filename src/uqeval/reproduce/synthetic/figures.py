@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import altair as alt
@@ -12,14 +12,13 @@ import numpy as np
 from uqeval.metrics import kendall_tau
 from uqeval.plot import theme
 from uqeval.reproduce import panels as draw
+from uqeval.reproduce.names import MAIN, MEANINGS, SYMBOLS, TITLES, TRUTHS, Row
 from uqeval.reproduce.page import Makers
-from uqeval.reproduce.study import MAIN, MEANINGS, SYMBOLS, TITLES, TRUTHS, pick
+from uqeval.reproduce.study import Study, pick
 from uqeval.reproduce.synthetic import scenes
-from uqeval.reproduce.synthetic.run import PAPER, Outputs, SyntheticStudy
-from uqeval.reproduce.synthetic.temperature import Temperature
+from uqeval.reproduce.synthetic.networks import Outputs
 
-__all__ = ["makers", "temperature_chart"]
-
+PAPER = "paper (one draw, d unknown)"
 PAIRS = tuple(zip(MAIN, TRUTHS, strict=True))  # each metric with the truth it belongs to
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
 _ON_MAP = "#222222"
@@ -28,36 +27,29 @@ _PALE = ["#F3B98F", "#FFFFFF", "#92C5E8"]  # class 0, undecided, class 1
 _DANGER = ["#FFFFFF", "#F4A582", "#B2182B", "#67001F"]
 
 
-def makers(study: SyntheticStudy, scaled: Temperature) -> Makers:
-    """What draws each figure of the synthetic study, by name, in the order of the page."""
-    grid, seed = study.settings["grid"], study.shown_draw
+def makers(study: Study, seed: int, printed: list[Row]) -> Makers:
+    """What draws each figure, by name, in the order of the page; of one draw where it is about models."""
+    grid = study.settings["grid"]
     scene = scenes.arbitrary(grid, study.settings["draws"], study.settings["d_range"])
     scored = cache(lambda: scenes.few_models(grid, seed))
-    of_the_data: Makers = (
-        {}
-        if scene is None
-        else {
-            "dataset": lambda: dataset(scene),
-            "phi_and_varphi": lambda: phi_and_varphi(scene),
-            "risk_control": lambda: risk_control(scene),
-        }
-    )
+    of_the_data: Makers = {}
+    if scene is not None:
+        of_the_data = {make.__name__: partial(make, scene) for make in (dataset, phi_and_varphi, risk_control)}
     return {
         "metric_vs_kendall": lambda: metric_vs_kendall(study, seed),
         "metric_vs_kendall_by_method": lambda: by_method(study, seed),
         "correlations_vs_d": lambda: correlations_vs_d(study),
-        "correlations_by_metric": lambda: correlations_by_metric(study),
+        "correlations_by_metric": lambda: correlations_by_metric(study, printed),
         **of_the_data,
         "score_vs_phi": lambda: score_vs_truth(scored(), "kendall_phi", seed),
         "score_vs_varphi": lambda: score_vs_truth(scored(), "kendall_varphi", seed),
-        "temperature": lambda: temperature_chart(scaled),
     }
 
 
 # ---- scatter plots ---------------------------------------------------------------------------------------------
 
 
-def metric_vs_kendall(study: SyntheticStudy, seed: int) -> theme.Figure:
+def metric_vs_kendall(study: Study, seed: int) -> theme.Figure:
     """A dot for each scored model: what a test set tells against what only the law of the data tells."""
     key = alt.Legend(title="method", symbolOpacity=1, symbolFillColor=None)
     panels = []
@@ -66,12 +58,12 @@ def metric_vs_kendall(study: SyntheticStudy, seed: int) -> theme.Figure:
         r = "–" if row is None or math.isnan(row["r"]) else f"{100 * row['r']:.1f}%"
         rows = _rows(study, seed, metric, truth)
         words = f"{TITLES[metric]} and {SYMBOLS[truth]}: r = {r}"
-        panels.append(_scatter(study, rows, rows, metric, truth, (330, 300), words, key))
+        panels.append(_scatter(study, rows, rows, (metric, truth), size=(330, 300), words=words, key=key))
     chart = draw.stack([panels], across=36).resolve_scale(color="shared", shape="shared")
     return draw.finish(chart, "Each metric against the rank correlation with its truth", [_which(study, seed)])
 
 
-def by_method(study: SyntheticStudy, seed: int) -> theme.Figure:
+def by_method(study: Study, seed: int) -> theme.Figure:
     """The same, a panel for each method."""
     lines: list[list[Any]] = []
     for metric, truth in PAIRS:
@@ -82,39 +74,32 @@ def by_method(study: SyntheticStudy, seed: int) -> theme.Figure:
             x, y = (np.array([row[key] for row in rows], dtype=np.float64) for key in ("x", "y"))
             spread = len(rows) > 2 and x.std() > 0 and y.std() > 0
             r = f"r = {100 * np.corrcoef(x, y)[0, 1]:.1f}%" if spread else "r undefined"
-            lines[-1].append(_scatter(study, rows, every, metric, truth, (215, 170), f"{title}: {r}"))
+            words = f"{title}: {r}"
+            lines[-1].append(_scatter(study, rows, every, (metric, truth), size=(215, 170), words=words))
     return draw.finish(draw.stack(lines, across=24), "The same by method", [_which(study, seed)])
 
 
-def _scatter(
-    study: SyntheticStudy,
-    rows: list[dict[str, Any]],
-    every: list[dict[str, Any]],
-    metric: str,
-    truth: str,
-    size: tuple[int, int],
-    words: str,
-    key: Any = None,
-) -> Any:
+def _scatter(study: Study, rows: list[Row], every: list[Row], pair: tuple[str, str], **look: Any) -> Any:
     """Some rows in a frame that holds every one, and the grey lines of a useless score."""
+    (metric, truth), (width, height), key = pair, look["size"], look.pop("key", None)
     names = _methods(study)
     others = theme.colors(name for name in names if name not in draw.FAMILIES)
     colours = {title: draw.FAMILIES.get(name) or others[name] for name, title in names.items()}
     across, up = draw.airy((row["x"] for row in every), 0.05), draw.airy([*(row["y"] for row in every), 0.5], 0.05)
     title = ["κ: Kendall's τ of the score with the", MEANINGS[truth]]
-    x = alt.X("x:Q", title=title, scale=across, axis=alt.Axis(tickCount=max(4, size[0] // 50)))
-    y = alt.Y("y:Q", title=TITLES[metric], scale=up, axis=alt.Axis(tickCount=max(4, size[1] // 40)))
-    tips = [alt.Tooltip("model:N"), alt.Tooltip("score:N"), alt.Tooltip("x:Q", format=".3f"), alt.Tooltip("y:Q")]
-    dots = alt.Chart(theme.as_data(rows)).mark_point(size=26, strokeWidth=1.1, opacity=0.75, clip=True, aria=False)
-    color = draw.by_name(alt.Color, "method", colours, key)
-    shape = draw.by_name(alt.Shape, "method", dict(zip(colours, _SHAPES, strict=False)), key)
-    lines = [draw.rule("y", 0.5, up)] + (
-        [draw.rule("x", 0.0, across)] if across.domain[0] < 0 < across.domain[1] else []
+    dots = draw.chart(rows).mark_point(size=26, strokeWidth=1.1, opacity=0.75, clip=True, aria=False)
+    encoded = dots.encode(
+        x=alt.X("x:Q", title=title, scale=across, axis=alt.Axis(tickCount=max(4, width // 50))),
+        y=alt.Y("y:Q", title=TITLES[metric], scale=up, axis=alt.Axis(tickCount=max(4, height // 40))),
+        color=draw.by_name(alt.Color, "method", colours, key),
+        shape=draw.by_name(alt.Shape, "method", dict(zip(colours, _SHAPES, strict=False)), key),
+        tooltip=[alt.Tooltip("model:N"), alt.Tooltip("score:N"), alt.Tooltip("x:Q", format=".3f"), alt.Tooltip("y:Q")],
     )
-    return draw.panel(*lines, dots.encode(x=x, y=y, color=color, shape=shape, tooltip=tips), size=size, words=words)
+    upright = [draw.rule("x", 0.0, across)] if across.domain[0] < 0 < across.domain[1] else []
+    return draw.panel(draw.rule("y", 0.5, up), *upright, encoded, **look)
 
 
-def _rows(study: SyntheticStudy, seed: int, metric: str, truth: str) -> list[dict[str, Any]]:
+def _rows(study: Study, seed: int, metric: str, truth: str) -> list[Row]:
     names = _methods(study)
     return [
         {"model": row["model"], "score": row["score"], "method": names[row["family"]]}
@@ -124,11 +109,11 @@ def _rows(study: SyntheticStudy, seed: int, metric: str, truth: str) -> list[dic
     ]
 
 
-def _methods(study: SyntheticStudy) -> dict[str, str]:
+def _methods(study: Study) -> dict[str, str]:
     return {method["name"]: method.get("title", method["name"]) for method in study.settings["grid"]["methods"]}
 
 
-def _which(study: SyntheticStudy, seed: int) -> str:
+def _which(study: Study, seed: int) -> str:
     count = sum(row["draw"] == seed for row in study.models)
     of = f", the one with the median d of {len(study.settings['draws'])}" if len(study.settings["draws"]) > 1 else ""
     d = study.settings["d"][str(seed)]
@@ -138,73 +123,54 @@ def _which(study: SyntheticStudy, seed: int) -> str:
 # ---- correlations over draws -----------------------------------------------------------------------------------
 
 
-def correlations_vs_d(study: SyntheticStudy) -> theme.Figure:
+def correlations_vs_d(study: Study) -> theme.Figure:
     """Four correlations of every draw against its d, between the paper's lines."""
-    d = study.settings["d"]
     lines = [[_against_d(study, metric, truth) for truth in TRUTHS] for metric in MAIN]
-    words = f"a dot for each of {len(d)} draws with its Fisher interval; dashed, with its interval: {PAPER}"
-    return draw.finish(
-        draw.stack(lines), "How the correlations depend on d, the distance between the two means", [words]
-    )
+    count = len(study.settings["d"])
+    words = f"a dot for each of {count} draws with its Fisher interval; dashed, with its interval: {PAPER}"
+    title = "How the correlations depend on d, the distance between the two means"
+    return draw.finish(draw.stack(lines), title, [words])
 
 
-def _against_d(study: SyntheticStudy, metric: str, truth: str) -> Any:
-    rows = [
-        {"d": study.settings["d"][str(row["draw"])], "draw": row["draw"]} | _in_percent(row, "r", "low", "high")
-        for row in study.correlations
-        if (row["metric"], row["truth"]) == (metric, truth) and draw.known(row["r"])
-    ]
+def _against_d(study: Study, metric: str, truth: str) -> Any:
+    found = (row for row in study.correlations if row["metric"] == metric)
+    rows = [row | {"d": study.settings["d"][str(row["draw"])]} for row in draw.in_percent(found, truth, "draw")]
     y = alt.Y("r:Q", title="Pearson's r (%)", scale=alt.Scale(zero=False), axis=alt.Axis(minExtent=36))
     x = alt.X("d:Q", title="d = ‖μ1 − μ0‖", scale=alt.Scale(zero=False, padding=12))
     tips = [alt.Tooltip("draw:N"), alt.Tooltip("d:Q", format=".2f"), alt.Tooltip("r:Q", format=".2f")]
     layers: list[Any] = []
     if (printed := pick(study.paper, metric, truth)) is not None:
-        ends = alt.Chart(theme.as_data([_in_percent(printed, "r", "low", "high")]))
+        ends = draw.chart(draw.in_percent([printed], truth))
         label = ends.mark_text(align="left", dx=4, dy=-7, fontSize=10.5, color=theme.GREY)
         layers = [
             ends.mark_rect(color=theme.GREY, opacity=0.18).encode(y=alt.Y("low:Q"), y2="high:Q"),
             ends.mark_rule(color=theme.GREY, strokeDash=[5, 4], strokeWidth=1.5).encode(y="r:Q"),
             label.encode(x=alt.value(0), y="r:Q", text=alt.value(f"paper: {100 * printed['r']:.2f}")),
         ]
-    base = alt.Chart(theme.as_data(rows)).encode(x=x)
+    base = draw.chart(rows).encode(x=x)
     layers.append(base.mark_rule(color=draw.BLUE, opacity=0.5).encode(y=alt.Y("low:Q"), y2="high:Q"))
     layers.append(base.mark_circle(color=draw.BLUE, size=42, opacity=1).encode(y=y, tooltip=tips))
     return draw.panel(*layers, size=(330, 210), words=f"{TITLES[metric]} with {SYMBOLS[truth]}", more=MEANINGS[truth])
 
 
-def _in_percent(row: dict[str, Any], *keys: str) -> dict[str, float]:
-    return {key: 100 * row[key] for key in keys}
-
-
-def correlations_by_metric(study: SyntheticStudy) -> theme.Figure:
+def correlations_by_metric(study: Study, printed: list[Row]) -> theme.Figure:
     """Every metric beside UQ-AUC and UQ-C-index: a tick for each draw."""
-    order = [TITLES[metric] for metric in dict.fromkeys(row["metric"] for row in study.summary)]
     across = alt.Scale(domain=[-100, 100])
     x = alt.X("r:Q", title="Pearson's r (%)", scale=across, axis=alt.Axis(tickCount=5))
-    y = alt.Y("metric:N", title=None, sort=order)
+    y = alt.Y("metric:N", title=None, sort=[TITLES[name] for name in dict.fromkeys(r["metric"] for r in study.summary)])
+    medians = [row | {"r": row["median"]} for row in study.summary]
+    hollow: dict[str, Any] = {"shape": "diamond", "filled": False, "size": 110, "strokeWidth": 2, "opacity": 1}
     panels = []
     for truth in TRUTHS:
-
-        def shown(rows: list[dict[str, Any]], key: str = "r", truth: str = truth) -> alt.Chart:
-            values = [
-                {"metric": TITLES[row["metric"]], "r": 100 * row[key]}
-                for row in rows
-                if row["truth"] == truth and draw.known(row[key])
-            ]
-            return alt.Chart(theme.as_data(values)).encode(x=x, y=y)
-
-        ticks = shown(study.correlations).mark_tick(color=draw.BLUE, opacity=0.5, thickness=1.5, height=16)
-        dots = shown(study.summary, "median").mark_circle(color=draw.BLUE, size=60, opacity=1)
-        look: dict[str, Any] = {
-            "shape": "diamond",
-            "color": draw.RED,
-            "filled": False,
-            "size": 110,
-            "strokeWidth": 2,
-            "opacity": 1,
-        }
-        paper = shown(study.printed).mark_point(**look)
-        layers = [draw.rule("x", 0.0, across), ticks, dots, paper]
+        ticks, dots, paper = (
+            draw.chart(draw.in_percent(rows, truth)).encode(x=x, y=y) for rows in (study.correlations, medians, printed)
+        )
+        layers = [
+            draw.rule("x", 0.0, across),
+            ticks.mark_tick(color=draw.BLUE, opacity=0.5, thickness=1.5, height=16),
+            dots.mark_circle(color=draw.BLUE, size=60, opacity=1),
+            paper.mark_point(color=draw.RED, **hollow),
+        ]
         panels.append(draw.panel(*layers, size=(320, 200), words=f"with {SYMBOLS[truth]}", more=MEANINGS[truth]))
     words = f"ticks: draws; dots: their median; diamonds: {PAPER}"
     more = "AURC, AUGRC, ECE, Brier and NLL are better when lower: a useful one lies at −100%"
@@ -222,7 +188,7 @@ def dataset(scene: scenes.Scene) -> theme.Figure:
     marks = {"expr": "datum.value == 0 ? 'circle' : 'square'"}
     key = alt.Legend(title="label", symbolOpacity=1, symbolType=marks)
     color = draw.by_name(alt.Color, "label", {0: draw.RED, 1: draw.BLUE}, key)  # type: ignore[dict-item]
-    dots = alt.Chart(theme.as_data(rows)).mark_point(size=22, strokeWidth=1.2, opacity=0.9, clip=True, aria=False)
+    dots = draw.chart(rows).mark_point(size=22, strokeWidth=1.2, opacity=0.9, clip=True, aria=False)
     encoded = dots.encode(x=_axis(scene, 1), y=_axis(scene, 2), color=color, shape=alt.Shape("label:N", legend=None))
     layers = draw.panel(_map(scene, "pi", scale, "P(class 1 at x)"), encoded, size=(384, 384))
     words = [f"draw {scene.seed} (d = {data.d:.2f}), the {len(data.test)} test rows"]
@@ -233,14 +199,12 @@ def phi_and_varphi(scene: scenes.Scene) -> theme.Figure:
     """Both truths of the paper's arbitrary predictor, which looks at the second coordinate only."""
     colors = alt.Scale(domain=[0.0, 0.33, 0.67, 1.0], range=_DANGER, interpolate="rgb")
     look: dict[str, Any] = {"color": _ON_MAP, "strokeDash": [6, 4], "strokeWidth": 2}
-    frontier = alt.Chart(theme.as_data([{"at": scene.level}])).mark_rule(**look).encode(y=alt.Y("at:Q"))
-    panels = [
-        draw.panel(_map(scene, truth, colors, None), frontier, size=(320, 320), words=MEANINGS[truth])
-        for truth in TRUTHS
-    ]
+    frontier = draw.chart([{"at": scene.level}]).mark_rule(**look).encode(y=alt.Y("at:Q"))
+    maps = {truth: _map(scene, truth, colors, None) for truth in TRUTHS}
+    panels = [draw.panel(found, frontier, size=(320, 320), words=MEANINGS[truth]) for truth, found in maps.items()]
     chart = alt.vconcat(alt.hconcat(*panels, spacing=30).resolve_scale(color="shared"))
     notes = ["dashed: where the predictor “logit = x2 − mean of x2” changes its mind", scene.words]
-    return draw.finish(chart, "What φ and ϕ look like", notes)
+    return draw.finish(chart, "What the chance of error φ and the commitment ϕ look like", notes)
 
 
 def risk_control(scene: scenes.Scene) -> theme.Figure:
@@ -253,25 +217,18 @@ def risk_control(scene: scenes.Scene) -> theme.Figure:
     titles = ("mistakes where the chance of error φ ≤ β", "misalignment where the commitment ϕ ≤ β")
     panels = []
     for curve, title in zip(scenes.risk_curves(scene), titles, strict=True):
-        lines = alt.Chart(theme.as_data(curve)).mark_line(strokeWidth=2)
+        lines = draw.chart(curve).mark_line(strokeWidth=2)
         panels.append(draw.panel(lines.encode(x=x, y=y, color=color, strokeDash=dash), size=(310, 230), words=title))
-    words = [
-        f"the arbitrary predictor on draw {scene.seed}; exact: integrated over the law of the data; "
-        f"observed: its {len(scene.data.x):,} rows"
-    ]
-    return draw.finish(draw.stack([panels]), "Lowering β lowers the risk (Theorems 2.1 and 2.2)", words)
+    exact = f"the arbitrary predictor on draw {scene.seed}; exact: integrated over the law of the data"
+    words = f"{exact}; observed: its {len(scene.data.x):,} rows"
+    return draw.finish(draw.stack([panels]), "Lowering β lowers the risk (Theorems 2.1 and 2.2)", [words])
 
 
 def _map(scene: scenes.Scene, field: str, colors: alt.Scale, title: str | None) -> alt.Chart:
     legend = alt.Legend(title=title, gradientLength=140, format="~%")
-    cells = alt.Chart(theme.as_data(theme.joined(scene.map(field)))).mark_rect(clip=True, aria=False)
-    return cells.encode(
-        x=_axis(scene, 1, "left"),
-        x2="right:Q",
-        y=_axis(scene, 2, "below"),
-        y2="above:Q",
-        color=alt.Color("value:Q", scale=colors, legend=legend),
-    )
+    cells = draw.chart(theme.joined(scene.map(field))).mark_rect(clip=True, aria=False)
+    places = {"x": _axis(scene, 1, "left"), "x2": "right:Q", "y": _axis(scene, 2, "below"), "y2": "above:Q"}
+    return cells.encode(**places, color=alt.Color("value:Q", scale=colors, legend=legend))
 
 
 def _axis(scene: scenes.Scene, which: int, field: str | None = None) -> Any:
@@ -294,14 +251,13 @@ def score_vs_truth(models: list[tuple[Outputs, str]], truth: str, seed: int) -> 
         x = alt.X("score:Q", title=name.replace("_", " "), scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=4))
         y = alt.Y("truth:Q", title=symbol, scale=alt.Scale(domain=[0, 1]))
         color = draw.FAMILIES.get(plan["method"], draw.BLUE)
-        dots = alt.Chart(theme.as_data(rows)).mark_circle(size=16, color=color, opacity=0.7, aria=False)
+        dots = draw.chart(rows).mark_circle(size=16, color=color, opacity=0.7, aria=False)
         sizes = f", {plan['members']} networks" * (plan["members"] > 1)
         sizes += f", dropout {plan['dropout']:g}, {plan['samples']} passes" * (plan["samples"] > 0)
         more = f"{'-'.join(map(str, plan['hidden']))}, lr {plan['lr']:g}{sizes}"
         words = f"{plan['title']}: κ = {kendall_tau(score, values):.2f}"
-        lines.setdefault(plan["method"], []).append(
-            draw.panel(dots.encode(x=x, y=y), size=(215, 150), words=words, more=more)
-        )
+        panel = draw.panel(dots.encode(x=x, y=y), size=(215, 150), words=words, more=more)
+        lines.setdefault(plan["method"], []).append(panel)
     notes = [
         f"models picked at random and trained again on draw {seed}; a dot for each of {_SHOWN} test rows at most",
         "κ: Kendall's τ on all test rows",
@@ -326,33 +282,31 @@ _DRIFTS = {
 }
 
 
-def temperature_chart(result: Temperature) -> theme.Figure:
+def temperature_chart(found: list[Row], settings: dict[str, Any]) -> theme.Figure:
     """ECE, UQ-AUC and UQ-C-index against T where they are invariant, and by how much they move where they are not."""
     plain = [
         {"t": row["temperature"], "line": title, "value": row[metric]}
-        for row in result.rows
+        for row in found
         if row["case"] == "softmax"
         for metric, (title, _, _) in _LINES.items()
     ]
     moved = []
     for (case, metric), (title, _, _) in _DRIFTS.items():
-        rows = [row for row in result.rows if row["case"] == case]
+        rows = [row for row in found if row["case"] == case]
         start = min(rows, key=lambda row: abs(math.log(row["temperature"])))[metric]
         moved += [{"t": row["temperature"], "line": title, "value": row[metric] - start} for row in rows]
     left = _lines(plain, list(_LINES.values()), "value", alt.Scale(domain=[0, 1]), "two classes, one network")
     right = _lines(moved, list(_DRIFTS.values()), "value minus value at T = 1", alt.Scale(), "what moves it")
     both = alt.hconcat(left, right, spacing=30).resolve_scale(color="independent", strokeDash="independent")
-    words = [f"draw {result.settings['seed']} of the synthetic study (d = {result.settings['d']:.2f}); score: entropy"]
+    words = [f"draw {settings['seed']} of the synthetic study (d = {settings['d']:.2f}); score: entropy"]
     return draw.finish(alt.vconcat(both), "Metrics against the temperature that divides the logits", words)
 
 
-def _lines(
-    rows: list[dict[str, Any]], looks: list[tuple[str, str, list[int]]], axis: str, ends: alt.Scale, words: str
-) -> Any:
+def _lines(rows: list[Row], looks: list[tuple[str, str, list[int]]], axis: str, ends: alt.Scale, words: str) -> Any:
     columns = 1 if len(looks) > 3 else 3
     key = alt.Legend(title=None, orient="bottom", columns=columns, symbolType="stroke", labelLimit=320)
     few = alt.Axis(values=[0.1, 0.3, 1, 3, 10], format="~g")
-    line = alt.Chart(theme.as_data(rows)).mark_line(strokeWidth=2)
+    line = draw.chart(rows).mark_line(strokeWidth=2)
     encoded = line.encode(
         x=alt.X("t:Q", title="temperature T", scale=alt.Scale(type="log"), axis=few),
         y=alt.Y("value:Q", title=axis, scale=ends),

@@ -1,126 +1,30 @@
 """The paper's synthetic study: do UQ-AUC and UQ-C-index rank scores as the true φ and ϕ do?
 
-The grid is data (`synthetic.toml`). One cell is one architecture on one draw of the data: its networks are trained
-together and all their scores judged; finished cells are stored, so a killed run goes on.
+One cell is one architecture on one draw of the data: its networks are trained together and all their scores judged;
+finished cells are stored, so a killed run goes on.
 """
 
 from __future__ import annotations
 
-import math
 import signal
-import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
-from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 from uqeval import metrics, truth
-from uqeval._check import Float, Int, Progress
-from uqeval._errors import InputError, MissingExtra, collected
-from uqeval._result import Grid
-from uqeval.datasets.synthetic import Synthetic
-from uqeval.datasets.synthetic import synthetic as draw_data
-from uqeval.inputs.predictions import softmax
+from uqeval._check import Progress
+from uqeval._errors import InputError, collected
 from uqeval.kernels import cores
-from uqeval.reproduce.packaged import read_table
-from uqeval.reproduce.page import Makers, Page
 from uqeval.reproduce.store import Store, cell_key, run_cells
-from uqeval.reproduce.study import (
-    MAIN,
-    TITLES,
-    TRUTHS,
-    Study,
-    Timing,
-    check_natural,
-    correlate,
-    judge_score,
-    percent_cell,
-    pick,
-    stored,
-    summarise,
-)
-from uqeval.reproduce.synthetic.page import page
-from uqeval.scores import compute
-
-__all__ = ["GRID", "PAPER", "Outputs", "SyntheticStudy", "algorithms", "draw_of", "outputs", "read_grid", "synthetic"]
+from uqeval.reproduce.study import Timing, check_natural, correlate, judge_score, stored, summarise
+from uqeval.reproduce.synthetic.networks import Outputs, algorithms, draw_of, outputs, read_grid
+from uqeval.reproduce.synthetic.study import SyntheticStudy, notes_of
 
 _REVISION = 1  # raise it when a cell's numbers change: stored cells of another revision are computed anew
 D_RANGE = (0.75, 2.4)
-PAPER = "paper (one draw, d unknown)"
-_PAPER_ECE = {"kendall_phi": 0.0009, "kendall_varphi": -0.1057}  # the paper's appendix on calibration
-
-Plan = dict[str, Any]
-
-
-def read_grid(path: str | Path | None = None) -> dict[str, Any]:
-    """The grid that came with the package, or one of your own."""
-    if path is None:
-        return read_table("synthetic/synthetic.toml")
-    try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, tomllib.TOMLDecodeError) as error:
-        raise InputError(f"The grid {str(path)!r} cannot be read ({error}).") from None
-
-
-GRID = read_grid()
-
-
-def draw_of(grid: dict[str, Any], seed: int) -> Synthetic:
-    """The dataset of one seed."""
-    return draw_data(**grid["data"], seed=seed)
-
-
-@dataclass(frozen=True)
-class SyntheticStudy(Study):
-    """The synthetic study over draws of its data."""
-
-    @property
-    def shown_draw(self) -> int:
-        """The draw whose d is the median: the one that the scatter plots show."""
-        d = {int(seed): value for seed, value in self.settings["d"].items()}
-        return sorted(d, key=lambda seed: (d[seed], seed))[(len(d) - 1) // 2]
-
-    @property
-    def printed(self) -> list[dict[str, Any]]:
-        """What the paper prints: its table, and ECE from its appendix."""
-        ece = [{"metric": "ece", "truth": truth, "r": _PAPER_ECE[truth]} for truth in TRUTHS]
-        return [*self.paper, *(ece if self.paper else ())]
-
-    def grid(self) -> Grid:
-        """Median and range over draws of each correlation, the paper's number above ours."""
-
-        def ours(metric: str, truth: str) -> str:
-            row = pick(self.summary, metric, truth)
-            assert row is not None
-            low, high = (row["lowest"], row["highest"]) if row["draws"] > 1 else (math.nan, math.nan)
-            return percent_cell({"r": row["median"], "low": low, "high": high})
-
-        return self.table_rows(PAPER, ours, self.printed)._replace(
-            caption="Pearson correlations of each metric with the rank correlation of score and truth",
-            notes=[
-                "Ours: median and range over draws. The paper's: one draw, with Fisher's interval, which takes the "
-                "models of that draw as independent and says nothing of another draw.",
-                "κ(s; φ) and κ(s; ϕ): Kendall's τ of the score with the chance of error φ, and with the commitment "
-                "against the Bayes label ϕ, which is what the model denies the more probable class.",
-            ],
-        )
-
-    def figures(self, progress: Progress | None = None) -> Makers:
-        """What draws each figure, by name."""
-        # Altair takes a second to load, and not every study is drawn.
-        from uqeval.reproduce.synthetic import figures
-        from uqeval.reproduce.synthetic.temperature import temperature
-
-        with self.timing.stage("temperature", progress):
-            scaled = temperature()
-        return figures.makers(self, scaled)
-
-    def page(self) -> Page:
-        """What its page says."""
-        return page(self)
 
 
 def synthetic(
@@ -165,10 +69,19 @@ def synthetic(
         work = partial(run_cell, table)
         found = dict(run_cells(store, keys, work, _processes, cores() if jobs is None else jobs, tell))
     models = [row for cell in cells for row in found[cell]]
-    study = _study(table, draws, skipped, d_range, models, timing)
-    if out is not None:
-        study.publish(out, progress=progress)
-    return study
+    correlations, tests = correlate(models, draws)
+    d = {seed: draw_of(table, seed).d for seed in draws}
+    return SyntheticStudy(
+        study="synthetic",
+        settings={"grid": table, "draws": draws, "d": {str(k): v for k, v in d.items()}, "d_range": d_range},
+        correlations=correlations,
+        summary=summarise(correlations),
+        tests=tests,
+        models=models,
+        paper=list(table.get("paper", [])),
+        notes=notes_of(models, tests, d, skipped, d_range),
+        timing=timing,
+    ).published(out, progress)
 
 
 def _draws(grid: dict[str, Any], count: int, d_range: tuple[float, float] | None) -> tuple[list[int], list[int]]:
@@ -189,109 +102,6 @@ def _processes(jobs: int) -> Executor:
     # Ctrl-C is for the parent, which then lets its workers finish.
     ignore = (signal.SIGINT, signal.SIG_IGN)
     return ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=signal.signal, initargs=ignore)
-
-
-# ---- one cell ------------------------------------------------------------------------------------------------------
-
-
-def algorithms(grid: dict[str, Any], architecture: int) -> list[Plan]:
-    """Every UQ algorithm of one architecture: method, learning rate, sizes, and which networks are its own."""
-    found: list[Plan] = []
-    first = 0
-    hidden = tuple(grid["training"]["hidden"][architecture])
-    for lr in grid["training"]["learning_rates"]:
-        for method in grid["methods"]:
-            common = {
-                "method": method["name"],
-                "title": method.get("title", method["name"]),
-                "hidden": hidden,
-                "lr": lr,
-            }
-            common |= {"scores": tuple(method["scores"]), "architecture": architecture}
-            for members in method.get("members", [1]):
-                for rate in method.get("dropout", [0.0]):
-                    for samples in method.get("samples", [0]):
-                        found.append(common | {"members": members, "dropout": rate, "samples": samples, "first": first})
-                        first += members
-    return found
-
-
-@dataclass(frozen=True)
-class Outputs:
-    """What the networks of one algorithm say of the test rows of a draw, and what is true there."""
-
-    plan: Plan
-    member_logits: Float  # (members, n, K)
-    data: Synthetic
-
-    @cached_property
-    def labels(self) -> Int:
-        return self.data.labels[self.data.test]
-
-    @cached_property
-    def members(self) -> Float:
-        return softmax(self.member_logits)
-
-    @cached_property
-    def probs(self) -> Float:
-        return self.members.mean(axis=0)
-
-    @property
-    def logits(self) -> Float:
-        return self.member_logits[0]
-
-    @cached_property
-    def truths(self) -> dict[str, Float]:
-        """φ and ϕ, by the name of the correlation with them."""
-        x = self.data.x[self.data.test]
-        return {"kendall_phi": self.data.phi(x, self.probs), "kendall_varphi": self.data.varphi(x, self.probs)}
-
-    @property
-    def model(self) -> str:
-        """Its name in the table."""
-        plan = self.plan
-        size = f" m={plan['members']}" * (plan["members"] > 1)
-        size += f" p={plan['dropout']:g} T={plan['samples']}" * (plan["samples"] > 0)
-        return f"{plan['method']} {'-'.join(map(str, plan['hidden']))} lr={plan['lr']:g}{size}"
-
-    def score(self, name: str) -> Float:
-        """An uncertainty score of the test rows."""
-        return compute(name, self)
-
-
-def outputs(grid: dict[str, Any], seed: int, plans: Sequence[Plan]) -> Iterator[Outputs]:
-    """Trains all networks of these algorithms on one draw, together."""
-    try:
-        import torch  # an extra
-
-        from uqeval.methods.batched import Net, train
-    except ModuleNotFoundError:
-        raise MissingExtra("uqeval reproduce", "torch", "torch") from None
-    data = draw_of(grid, seed)
-    nets = [
-        Net(
-            1_000_000 * seed + 10_000 * plan["architecture"] + plan["first"] + k,
-            plan["hidden"],
-            plan["lr"],
-            plan["dropout"],
-        )
-        for plan in plans
-        for k in range(plan["members"])
-    ]
-    x, y, training = data.x[data.train], data.labels[data.train], grid["training"]
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # the numbers must not depend on the machine's cores
-    try:
-        settings = {"epochs": training["epochs"], "batch_size": training["batch_size"]}
-        bank = train(nets, x, y, classes=data.n_classes, **settings)
-        logits = bank.logits(data.x[data.test])
-        at = 0
-        for plan in plans:
-            own = logits[at : at + plan["members"]]
-            yield Outputs(plan, bank.passes(at, data.x[data.test], plan["samples"]) if plan["samples"] else own, data)
-            at += plan["members"]
-    finally:
-        torch.set_num_threads(threads)
 
 
 def run_cell(grid: dict[str, Any], cell: tuple[int, int]) -> list[dict[str, Any]]:
@@ -316,52 +126,3 @@ def _judge(found: Outputs, seed: int) -> Iterator[dict[str, Any]]:
     for name in found.plan["scores"]:
         row = {"model": found.model, "family": found.plan["method"], "draw": seed, "score": name}
         yield stored(row | judge_score(found.score(name), error, gap, *found.truths.values()) | shared)
-
-
-# ---- the whole -----------------------------------------------------------------------------------------------------
-
-
-def _study(
-    grid: dict[str, Any],
-    draws: list[int],
-    skipped: list[int],
-    d_range: tuple[float, float] | None,
-    models: list[dict[str, Any]],
-    timing: Timing,
-) -> SyntheticStudy:
-    correlations, tests = correlate(models, draws)
-    d = {seed: draw_of(grid, seed).d for seed in draws}
-    notes = [
-        "d = ‖μ₁ − μ₀‖ per draw: " + ", ".join(f"{seed}: {value:.2f}" for seed, value in d.items()) + ".",
-        "The paper's correlations depend on the one dataset it drew, above all on its d, which it does not state; ours "
-        "are a distribution over draws. Fisher's intervals (table.csv) hold for one draw and say nothing of another.",
-    ]
-    if skipped:
-        notes.append(f"Seeds passed over because their d is outside {d_range}: {', '.join(map(str, skipped))}.")
-    for kendall, metric in zip(TRUTHS, MAIN, strict=True):
-        negative = [row for row in models if row[kendall] is not None and row[kendall] < 0]
-        if negative:
-            below = sum(row[metric] is not None and row[metric] < 0.5 for row in negative) / len(negative)
-            notes.append(
-                f"{len(negative)} of {len(models)} scores have a negative {TITLES[kendall]}; {below:.0%} of them have "
-                f"{TITLES[metric]} below 0.5."
-            )
-    for kendall in TRUTHS:
-        better = [test for test in tests if test["truth"] == kendall and test["difference"] > 0]
-        sure = [test for test in better if test["p_williams"] < 0.05]
-        notes.append(
-            f"UQ-C-index correlates better than UQ-AUC with {TITLES[kendall]} on {len(better)} of {len(draws)} draws, "
-            f"significantly (Williams, 5%) on {len(sure)}."
-        )
-    settings = {"grid": grid, "draws": draws, "d": {str(k): v for k, v in d.items()}, "d_range": d_range}
-    return SyntheticStudy(
-        "synthetic",
-        settings,
-        correlations,
-        summarise(correlations),
-        tests,
-        models,
-        list(grid.get("paper", [])),
-        notes,
-        timing=timing,
-    )

@@ -12,9 +12,7 @@ from uqeval._check import Float
 from uqeval._errors import collected
 from uqeval.datasets.synthetic import Synthetic
 from uqeval.inputs.predictions import softmax
-from uqeval.reproduce.synthetic.run import Outputs, Plan, algorithms, draw_of, outputs
-
-__all__ = ["Scene", "arbitrary", "few_models", "risk_curves"]
+from uqeval.reproduce.synthetic.networks import Outputs, Plan, algorithms, draw_of, outputs
 
 _SIDE, _SHADES = 64, 40  # cells of a map along each axis, and how many colours they have
 _FINE = 700  # of the grid that the law is integrated on

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -19,22 +20,15 @@ from uqeval._check import Float, Int, Progress
 from uqeval._errors import InputError, collected
 from uqeval._result import Grid, number
 from uqeval.inputs.predictions import softmax
+from uqeval.reproduce.names import TITLES, Row
 from uqeval.reproduce.packaged import read_table
 from uqeval.reproduce.page import Makers, Page
-from uqeval.reproduce.study import TITLES, Publishable, Timing, check_natural
-from uqeval.reproduce.synthetic.run import GRID, Outputs, Plan, outputs
+from uqeval.reproduce.study import Publishable, Timing, check_natural
+from uqeval.reproduce.synthetic.figures import temperature_chart
+from uqeval.reproduce.synthetic.networks import GRID, Outputs, Plan, outputs
 
-__all__ = ["CASES", "Temperature", "temperature", "ten_classes"]
-
-_PLAN: Plan = {
-    "hidden": (64, 32),
-    "lr": 0.05,
-    "members": 10,
-    "dropout": 0.0,
-    "samples": 0,
-    "architecture": 90,
-    "first": 0,
-}
+_PLAN: Plan = {"hidden": (64, 32), "lr": 0.05, "members": 10, "dropout": 0.0, "samples": 0}
+_PLAN |= {"architecture": 90, "first": 0}  # seeds of its own
 _SIMULATED = 10_000
 _METRICS = ("uq_auc", "uq_c_index", "ece")
 _WORDS = read_table("words.toml")["temperature"]
@@ -54,20 +48,20 @@ class Temperature(Publishable):
 
     study: str = field(default="temperature", kw_only=True)
     settings: dict[str, Any]
-    rows: list[dict[str, Any]] = field(repr=False)  # case × temperature
-    summary: list[dict[str, Any]] = field(repr=False)  # case × metric: lowest, highest, span
-    example: list[dict[str, Any]] = field(repr=False)  # two inputs of three classes whose order turns
+    rows: list[Row] = field(repr=False)  # case × temperature
+    summary: list[Row] = field(repr=False)  # case × metric: lowest, highest, span
+    example: list[Row] = field(repr=False)  # two inputs of three classes whose order turns
     notes: list[str] = field(repr=False)
     timing: Timing = field(default_factory=Timing, repr=False, compare=False)
 
     def span(self, case: str, metric: str) -> float:
         """Highest minus lowest value over all temperatures."""
-        for row in self.summary:
-            if (row["case"], row["metric"]) == (case, metric):
-                return float(row["span"])
-        raise InputError(f"There is no {metric!r} of {case!r}. Cases: {', '.join(CASES)}.")
+        spans = {(row["case"], row["metric"]): float(row["span"]) for row in self.summary}
+        if (case, metric) not in spans:
+            raise InputError(f"There is no {metric!r} of {case!r}. Cases: {', '.join(CASES)}.")
+        return spans[case, metric]
 
-    def frame_rows(self) -> list[dict[str, Any]]:
+    def frame_rows(self) -> list[Row]:
         """A row per case and temperature."""
         return self.rows
 
@@ -80,9 +74,7 @@ class Temperature(Publishable):
 
     def figures(self, progress: Progress | None = None) -> Makers:
         """What draws its figure."""
-        from uqeval.reproduce.synthetic.figures import temperature_chart  # altair takes a second to load
-
-        return {"temperature": lambda: temperature_chart(self)}
+        return {"temperature": lambda: temperature_chart(self.rows, self.settings)}
 
     def page(self) -> Page:
         """What its page says."""
@@ -102,7 +94,7 @@ class Temperature(Publishable):
         )
 
 
-def _range(row: dict[str, Any]) -> str:
+def _range(row: Row) -> str:
     if row["span"] == 0:
         return f"{row['lowest']:.4f}, constant"
     return f"{row['lowest']:.4f} to {row['highest']:.4f}"
@@ -149,20 +141,11 @@ def temperature(
             tell(k + 1, len(grid))
     rows.sort(key=lambda row: (list(CASES).index(row["case"]), row["temperature"]))
     summary, example = _summary(rows), _example()
-    settings = {
-        "seed": own,
-        "d": found.data.d,
-        "hidden": list(_PLAN["hidden"]),
-        "lr": _PLAN["lr"],
-        "members": _PLAN["members"],
-        "rows": len(found.labels),
-        "simulated_rows": _SIMULATED,
-        "temperatures": grid.tolist(),
-    }
-    result = Temperature(settings, rows, summary, example, _notes(summary, rows, example, settings), timing)
-    if out is not None:
-        result.publish(out, progress=progress)
-    return result
+    settings = {"seed": own, "d": found.data.d, "hidden": list(_PLAN["hidden"])}
+    settings |= {"lr": _PLAN["lr"], "members": _PLAN["members"], "rows": len(found.labels)}
+    settings |= {"simulated_rows": _SIMULATED, "temperatures": grid.tolist()}
+    notes = _notes(summary, rows, example, settings)
+    return Temperature(settings, rows, summary, example, notes, timing).published(out, progress)
 
 
 def _temperatures(given: ArrayLike | None) -> Float:
@@ -191,7 +174,7 @@ def ten_classes(rng: np.random.Generator, n: int) -> tuple[Float, Int]:
     return true + 1.5 * rng.normal(size=(n, 10)), labels
 
 
-def _at(t: float, found: Outputs, ten: Float, ten_labels: Int) -> list[dict[str, Any]]:
+def _at(t: float, found: Outputs, ten: Float, ten_labels: Int) -> list[Row]:
     """All cases at one temperature; the score is the entropy throughout."""
     members, labels = found.member_logits, found.labels
     z = members[0] / t
@@ -222,29 +205,23 @@ def _judge(probs: Float, labels: Int, gap: Float) -> dict[str, float]:
     }
 
 
-def _summary(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _summary(rows: Sequence[Row]) -> list[Row]:
     found = []
-    for case in CASES:
-        for metric in _METRICS:
-            values = [row[metric] for row in rows if row["case"] == case]
-            low, high = min(values), max(values)
-            found.append({"case": case, "metric": metric, "lowest": low, "highest": high, "span": high - low})
+    for case, metric in product(CASES, _METRICS):
+        values = [row[metric] for row in rows if row["case"] == case]
+        low, high = min(values), max(values)
+        found.append({"case": case, "metric": metric, "lowest": low, "highest": high, "span": high - low})
     return found
 
 
-def _example() -> list[dict[str, Any]]:
+def _example() -> list[Row]:
     """Two inputs of three classes: the surer one at T = 1 is the less sure one at T = 3."""
     logits = np.array([[2.0, 0.0, 0.0], [3.0, 2.0, -10.0]])
-    found = []
-    for t in (1.0, 3.0):
-        first, second = softmax(logits / t).max(axis=1).tolist()
-        found.append({"temperature": t, "first": first, "second": second})
-    return found
+    tops = {t: softmax(logits / t).max(axis=1).tolist() for t in (1.0, 3.0)}
+    return [{"temperature": t, "first": first, "second": second} for t, (first, second) in tops.items()]
 
 
-def _notes(
-    summary: list[dict[str, Any]], rows: list[dict[str, Any]], example: list[dict[str, Any]], settings: dict[str, Any]
-) -> list[str]:
+def _notes(summary: list[Row], rows: list[Row], example: list[Row], settings: dict[str, Any]) -> list[str]:
     span = {(row["case"], row["metric"]): row["span"] for row in summary}
     ece = {row["temperature"]: row["ece"] for row in rows if row["case"] == "softmax"}
     best = min(ece, key=lambda t: ece[t])

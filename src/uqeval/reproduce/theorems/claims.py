@@ -20,12 +20,10 @@ from uqeval._check import Float
 from uqeval._result import Result, to_json
 from uqeval.inputs.predictions import softmax
 from uqeval.reproduce.packaged import read_table
-from uqeval.reproduce.synthetic.run import GRID
+from uqeval.reproduce.synthetic.networks import GRID
 from uqeval.reproduce.synthetic.temperature import ten_classes
 from uqeval.reproduce.theorems import populations as pop
 from uqeval.reproduce.theorems.populations import MANY, Population, drawn, mixed, two_classes
-
-__all__ = ["CLAIMS", "Check", "check"]
 
 Rng = np.random.Generator
 Numbers = dict[str, Any]

@@ -9,8 +9,6 @@ import altair as alt
 from uqeval.plot import theme
 from uqeval.reproduce import panels as draw
 
-__all__ = ["not_optimal"]
-
 _KINDS = {"unrelated": "predictions unrelated to the truth", "noisy": "predictions near the truth"}
 
 
@@ -21,7 +19,7 @@ def not_optimal(numbers: dict[str, Any], populations: int) -> theme.Figure:
         kind, _, classes = name.partition("_")
         rows.append({"kind": _KINDS[kind], "classes": int(classes), "share": share, "text": f"{share:.1%}"})
     looks = dict(zip(_KINDS.values(), (draw.RED, draw.BLUE), strict=True))
-    base = alt.Chart(theme.as_data(rows)).encode(
+    base = draw.chart(rows).encode(
         x=alt.X("classes:O", title="classes", axis=alt.Axis(labelAngle=0)),
         xOffset=alt.XOffset("kind:N", sort=list(looks)),
         y=alt.Y("share:Q", title="populations in which ϕ is not best", axis=alt.Axis(format="~%")),

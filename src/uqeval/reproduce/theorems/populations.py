@@ -15,24 +15,6 @@ from numpy.typing import NDArray
 
 from uqeval._check import Float, Int
 
-__all__ = [
-    "MANY",
-    "Population",
-    "auc",
-    "aurc",
-    "c_index",
-    "coverages",
-    "credits",
-    "draw",
-    "drawn",
-    "g_auc",
-    "mixed",
-    "orderings",
-    "regret",
-    "subsets",
-    "two_classes",
-]
-
 MANY = 8  # inputs of a population whose 255 sets are all tried
 
 
@@ -98,11 +80,9 @@ def two_classes(mass: list[float], phi: list[float]) -> Population:
     return Population(np.array(mass), truth, np.tile([0.9, 0.1], (len(phi), 1)))
 
 
-def drawn(
-    rng: np.random.Generator, count: int, points: int, classes: int, noise: float | None = None
-) -> list[Population]:
-    """So many random populations."""
-    return [draw(rng, points, classes, noise) for _ in range(count)]
+def drawn(rng: np.random.Generator, count: int, *how: Any) -> list[Population]:
+    """So many random populations, as `draw` makes them."""
+    return [draw(rng, *how) for _ in range(count)]
 
 
 def mixed(rng: np.random.Generator, count: int, classes: int) -> list[Population]:

@@ -21,8 +21,7 @@ from uqeval.reproduce.packaged import read_table
 from uqeval.reproduce.page import Makers, Page
 from uqeval.reproduce.study import Publishable, Timing, check_natural
 from uqeval.reproduce.theorems.claims import CLAIMS, Check, check
-
-__all__ = ["Check", "Theorems", "theorems"]
+from uqeval.reproduce.theorems.figures import not_optimal
 
 _WORDS = read_table("words.toml")["theorems"]
 VERDICTS = ("holds", "holds in part", "fails")
@@ -38,10 +37,10 @@ class Theorems(Publishable):
     timing: Timing = field(default_factory=Timing, repr=False, compare=False)
 
     def __getitem__(self, name: str) -> Check:
-        for one in self.checks:
-            if one.name == name:
-                return one
-        raise InputError(f"There is no check {name!r}. Known: {', '.join(check.name for check in self.checks)}.")
+        known = {check.name: check for check in self.checks}
+        if name not in known:
+            raise InputError(f"There is no check {name!r}. Known: {', '.join(known)}.")
+        return known[name]
 
     def frame_rows(self) -> list[dict[str, Any]]:
         """A row per check."""
@@ -64,8 +63,6 @@ class Theorems(Publishable):
 
     def figures(self, progress: Progress | None = None) -> Makers:
         """What draws its figure."""
-        from uqeval.reproduce.theorems.figures import not_optimal  # altair takes a second to load
-
         return {"not_optimal": lambda: not_optimal(self["many_classes"].numbers, self.settings["populations"])}
 
     def page(self) -> Page:
@@ -128,7 +125,4 @@ def theorems(
             rng = np.random.default_rng([settings["seed"], k])
             found.append(check(words, rng, settings["populations"]))
             tell(k + 1, len(CLAIMS))
-    result = Theorems(settings, tuple(found), timing)
-    if out is not None:
-        result.publish(out, progress=progress)
-    return result
+    return Theorems(settings, tuple(found), timing).published(out, progress)

@@ -19,8 +19,6 @@ from uqeval.reproduce.logits.file import hash_file
 from uqeval.reproduce.models.text.models import TextModel, folder_of
 from uqeval.reproduce.models.text.scorers import Embedding, Entailment, Function, Likelihood, Scorer
 
-__all__ = ["NoNetwork", "load_scorer", "weights_key"]
-
 # Positions of these start after the padding index, so two of the stated ones cannot be used.
 _SHIFTED = {"roberta", "xlm-roberta", "camembert", "mpnet", "xlm-roberta-xl"}
 # These overflow in float16.

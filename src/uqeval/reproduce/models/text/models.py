@@ -20,8 +20,6 @@ from uqeval.reproduce.logits.families import family_of
 from uqeval.reproduce.logits.writer import check_once
 from uqeval.reproduce.packaged import read_table
 
-__all__ = ["KINDS", "PAPER_MODELS", "TEMPLATES", "WORDS", "TextModel", "supports", "text_models"]
-
 KINDS = ("nli", "embedding", "seq2seq", "function")
 _DATA = read_table("models/text/models.toml")
 TEMPLATES: dict[str, str] = _DATA["templates"]

@@ -17,8 +17,6 @@ from uqeval._check import Float, Int
 from uqeval._errors import InputError
 from uqeval.reproduce.models.text.models import TextModel
 
-__all__ = ["Embedding", "Entailment", "Function", "Likelihood", "Scorer", "entailment_index", "question_of"]
-
 Tick = Callable[[int], None]
 
 _LEAST_ROOM = 8  # tokens of a message that must fit beside the sentence

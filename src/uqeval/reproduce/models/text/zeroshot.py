@@ -27,8 +27,6 @@ from uqeval.reproduce.models.text.models import TextModel, supports, text_models
 from uqeval.reproduce.models.text.scorers import Scorer, question_of
 from uqeval.reproduce.store import cell_key
 
-__all__ = ["binary_log_probs", "classify_messages"]
-
 _REVISION = 1  # raised when the same configuration gives other numbers
 _HOW = {
     "nli": "entailment logit of an NLI model, the message as premise, the sentence as hypothesis",

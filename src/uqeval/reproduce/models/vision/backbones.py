@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import importlib
 import math
 import os
+import pkgutil
 import shutil
 import tempfile
 import urllib.error
@@ -28,8 +28,6 @@ from uqeval._errors import InputError, MissingExtra
 from uqeval.reproduce.logits.writer import Making, check_once
 from uqeval.reproduce.models.vision import efficientnet_lite
 from uqeval.reproduce.packaged import read_table
-
-__all__ = ["PAPER_BACKBONES", "Backbone", "Preprocess", "backbone", "backbone_names", "fixed_size", "usable"]
 
 PAPER_BACKBONES = tuple(read_table("models/vision/models.toml")["paper"].split())
 _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's pixels
@@ -141,7 +139,7 @@ def backbone_names(wanted: str | nn.Module | Backbone | Iterable[Any]) -> list[A
     if wanted == "paper":
         return list(PAPER_BACKBONES)
     if wanted == "all":
-        models = _torchvision()
+        models = torchvision_models()
         names = models.list_models(module=models)
         return [f"{name}@{entry.name}" for name in names for entry in models.get_model_weights(name)]
     if isinstance(wanted, str):
@@ -241,11 +239,13 @@ def _hash_state(module: nn.Module) -> str:
     return digest.hexdigest()
 
 
-def _torchvision() -> Any:
+def torchvision_models(what: str = "A backbone") -> Any:
+    """The models of torchvision, or an error that says for what they are needed."""
     try:
-        return importlib.import_module("torchvision.models")
+        from torchvision import models  # an extra
     except ModuleNotFoundError:
-        raise MissingExtra("A backbone of torchvision", "torchvision", "vision") from None
+        raise MissingExtra(f"{what} of torchvision", "torchvision", "vision") from None
+    return models
 
 
 def _local(folder: Path, names: Iterable[str]) -> Path | None:
@@ -260,7 +260,7 @@ def _absent(name: str, folder: Path, files: Iterable[str], url: str | None = Non
 
 
 def _from_torchvision(wanted: str, name: str, weights: str | Path | None, folder: Path | None) -> Backbone:
-    models = _torchvision()
+    models = torchvision_models()
     if name not in models.list_models(module=models):
         raise InputError(
             f"{name!r} is no backbone. Use a classifier of torchvision ({', '.join(PAPER_BACKBONES[:3])}, …), "
@@ -324,8 +324,8 @@ def _cache(file: Path | None) -> Iterator[None]:
 def _from_timm(wanted: str, weights: str | Path | None, folder: Path | None) -> Backbone:
     name = wanted.removeprefix("timm:")
     try:
-        timm = importlib.import_module("timm")
-        data = importlib.import_module("timm.data")
+        import timm  # an extra
+        import timm.data
     except ModuleNotFoundError as error:
         raise MissingExtra("A backbone of timm", str(error.name), "vision") from None
     if not timm.is_model(name):
@@ -340,7 +340,7 @@ def _from_timm(wanted: str, weights: str | Path | None, folder: Path | None) -> 
                 raise _absent(wanted, folder, files)
             overlay = {"file": str(file)}
         module = timm.create_model(name, pretrained=weights is not None, pretrained_cfg_overlay=overlay)
-        c = data.resolve_model_data_config(module)
+        c = timm.data.resolve_model_data_config(module)
         size, mode = c["input_size"][1], c["interpolation"] if c["interpolation"] == "bicubic" else "bilinear"
         resize = math.floor(size / c["crop_pct"])
         return module, Preprocess(size, resize, tuple(c["mean"]), tuple(c["std"]), mode)
@@ -368,10 +368,9 @@ def _from_package(name: str, weights: str | Path | None, folder: Path | None) ->
 
 
 def _from_callable(wanted: str) -> Backbone:
-    place, _, function = wanted.partition(":")
     try:
-        call = getattr(importlib.import_module(place), function)
-    except (ImportError, AttributeError) as error:
+        call = pkgutil.resolve_name(wanted)
+    except (ImportError, AttributeError, ValueError) as error:
         raise InputError(f"{wanted!r} cannot be imported ({error}). Pass package.module:function.") from None
 
     def make() -> tuple[nn.Module, Preprocess]:

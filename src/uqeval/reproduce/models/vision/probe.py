@@ -29,8 +29,6 @@ from uqeval.reproduce.models.vision.backbones import Backbone, usable
 from uqeval.reproduce.models.vision.features import check_images, compute_features, features_key, hash_images
 from uqeval.reproduce.store import cell_key
 
-__all__ = ["Training", "probe_backbones", "probe_features", "stratified_folds"]
-
 _CPU_BYTES = 2 << 30  # features held at once
 
 

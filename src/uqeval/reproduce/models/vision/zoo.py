@@ -29,9 +29,8 @@ from uqeval.reproduce.models.vision.zoo_nets import make_net
 from uqeval.reproduce.packaged import read_table
 from uqeval.reproduce.store import cell_key
 
-__all__ = ["Recipe", "default_zoo", "tiny_zoo", "train_zoo"]
-
 Images = tuple[ArrayLike, ArrayLike]
+Pixels = tuple[NDArray[np.uint8], NDArray[np.int64]]
 _BATCH, _TEST_BATCH, _PAD = 128, 1000, 4
 _GENTLE = {"vit", "convnext"}  # these learn with AdamW, the others with SGD
 
@@ -152,7 +151,7 @@ def train_zoo(
         if progress is not None:
             progress("training", done, total)
 
-    field = _Field(x, y, x_test, y_test, where)
+    field = _Field((x, y), (x_test, y_test), where)
     for recipe in todo:
         about = {"source": _source(recipe, len(y), seed), "kind": recipe.kind, "key": keys[recipe]}
         making.save(recipe.name, _train(recipe, field, seed, step), labels=y_test, **about)
@@ -175,9 +174,8 @@ def _recipes(models: str | Iterable[Recipe | str] | None) -> list[Recipe]:
         elif isinstance(item, str) and item.startswith("torchvision:"):
             net, _, epochs = item.partition("-e")
             if epochs and not epochs.isdigit():
-                raise InputError(
-                    f"`models` has {item!r}. Write torchvision:NAME-eEPOCHS, such as torchvision:resnet18-e4."
-                )
+                example = "torchvision:NAME-eEPOCHS, such as torchvision:resnet18-e4"
+                raise InputError(f"`models` has {item!r}. Write {example}.")
             count = int(epochs or 8)
             found.append(Recipe(f"{net.removeprefix('torchvision:')}-e{count}", net, 0, count))
         else:
@@ -203,23 +201,17 @@ def _source(recipe: Recipe, images: int, seed: int) -> str:
 class _Field:
     """Training and test images on the device."""
 
-    def __init__(
-        self,
-        x: NDArray[np.uint8],
-        y: NDArray[np.int64],
-        x_test: NDArray[np.uint8],
-        y_test: NDArray[np.int64],
-        device: torch.device,
-    ) -> None:
+    def __init__(self, train: Pixels, test: Pixels, device: torch.device) -> None:
+        (x, y), (x_test, y_test) = train, test
         self.device, self.side, self.y = device, x.shape[1], y
         self.classes = max(int(y.max()), int(y_test.max())) + 1
         self.mean = torch.from_numpy(x.reshape(-1, 3).mean(axis=0) / 255).float().to(device)
         self.std = torch.from_numpy(x.reshape(-1, 3).std(axis=0) / 255).float().to(device).clamp(min=1e-3)
         padded = np.pad(x, ((0, 0), (_PAD, _PAD), (_PAD, _PAD), (0, 0)), mode="reflect")
         self.x = torch.from_numpy(padded).to(device)
-        test = torch.from_numpy(x_test).to(device)
+        tested = torch.from_numpy(x_test).to(device)
         starts = range(0, len(y_test), _TEST_BATCH)
-        self.test = [(self.scaled(test[s : s + _TEST_BATCH]), y_test[s : s + _TEST_BATCH]) for s in starts]
+        self.test = [(self.scaled(tested[s : s + _TEST_BATCH]), y_test[s : s + _TEST_BATCH]) for s in starts]
 
     def scaled(self, pixels: Tensor) -> Tensor:
         """(n, 3, side, side), channels last in memory, from bytes (n, side, side, 3)."""

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 
-from uqeval._errors import InputError, MissingExtra
-
-__all__ = ["NETS", "make_net"]
+from uqeval._errors import InputError
+from uqeval.reproduce.models.vision.backbones import torchvision_models
 
 
 def make_net(kind: str, width: int, classes: int, *, dropout: float = 0.0, side: int = 32) -> nn.Module:
@@ -51,10 +49,7 @@ def make_net(kind: str, width: int, classes: int, *, dropout: float = 0.0, side:
 
 
 def _of_torchvision(name: str, classes: int) -> nn.Module:
-    try:
-        models = importlib.import_module("torchvision.models")
-    except ModuleNotFoundError:
-        raise MissingExtra("A network of torchvision", "torchvision", "vision") from None
+    models = torchvision_models("A network")
     if name not in models.list_models(module=models):
         raise InputError(f"torchvision has no classifier {name!r}.")
     side_heads = {"aux_logits": False, "init_weights": True} if name in ("googlenet", "inception_v3") else {}
@@ -140,12 +135,8 @@ class _ViT(nn.Module):
         super().__init__()
         self.patches = nn.Conv2d(3, width, 4, 4)
         self.places = nn.Parameter(torch.randn(1, (side // 4) ** 2, width) * 0.02)
-        layers = [
-            nn.TransformerEncoderLayer(
-                width, max(1, width // 32), 2 * width, dropout, batch_first=True, norm_first=True
-            )
-            for _ in range(4)
-        ]
+        shape = (width, max(1, width // 32), 2 * width, dropout)
+        layers = (nn.TransformerEncoderLayer(*shape, batch_first=True, norm_first=True) for _ in range(4))
         self.layers = nn.Sequential(*layers)
         self.head = nn.Sequential(nn.LayerNorm(width), *_drop(dropout), nn.Linear(width, classes))
 
