@@ -22,7 +22,6 @@ from uqeval.inputs.files import expand, format_of, is_number, reading
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Files"]
 
 _TOGETHER = 1 << 17  # rows of small batches that are read in one go
 
