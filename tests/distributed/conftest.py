@@ -15,10 +15,10 @@ from typing import Any
 import distributed_cases
 import pyarrow.parquet as pq
 import pytest
+from list_engine import ListEngine
 
 from uqeval._errors import UQWarning
 from uqeval.distributed.engines.local.engine import LocalEngine
-from uqeval.distributed.engines.protocol import ListEngine
 
 
 @pytest.fixture

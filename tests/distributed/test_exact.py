@@ -26,6 +26,7 @@ from distributed_cases import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from list_engine import ListEngine
 
 import uqeval
 from strategies import each_backend
@@ -33,7 +34,6 @@ from uqeval import distributed
 from uqeval._errors import UQWarning
 from uqeval.distributed.compare import _differences
 from uqeval.distributed.engines.local.engine import LocalEngine
-from uqeval.distributed.engines.protocol import ListEngine
 from uqeval.distributed.plan.run import Run
 from uqeval.evaluation.compare import Question
 from uqeval.metrics import REGISTRY

@@ -11,6 +11,7 @@ import pyarrow.csv as pc
 import pyarrow.parquet as pq
 import pytest
 from distributed_cases import Everything, assert_same, request
+from list_engine import ListEngine
 
 import uqeval
 from uqeval import distributed
@@ -18,7 +19,6 @@ from uqeval._errors import InputError, UQWarning
 from uqeval.distributed.engines import files as files_module
 from uqeval.distributed.engines.files import Files
 from uqeval.distributed.engines.local.engine import LocalEngine
-from uqeval.distributed.engines.protocol import ListEngine
 from uqeval.distributed.plan.all_scores import cluster_sizes
 from uqeval.distributed.plan.run import Run
 from uqeval.inputs.frame import predictions_from_frame

@@ -28,11 +28,11 @@ from distributed_cases import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from list_engine import ListEngine
 
 import uqeval
 from uqeval import distributed
 from uqeval._errors import InputError
-from uqeval.distributed.engines.protocol import ListEngine
 from uqeval.distributed.plan.edges import RowsChanged
 
 pytest.importorskip("pyspark", reason="needs pyspark")

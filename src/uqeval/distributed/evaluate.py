@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from uqeval._check import Nan, Progress, check_choice, check_level, check_seed
 from uqeval._errors import InputError, UQWarning, collected, notify
 from uqeval.distributed.engines.protocol import Engine
 from uqeval.distributed.plan.all_scores import model_clusters, score_clusters
-from uqeval.distributed.plan.by_group import estimates_by_group
+from uqeval.distributed.plan.by_group import by_group, estimates_of_group
 from uqeval.distributed.plan.run import Request, Run
 from uqeval.distributed.plan.tallies import calibration_cells, model_tally, ranking_tally
 from uqeval.distributed.source import Arrays, Source, Where
@@ -24,8 +25,6 @@ from uqeval.inference.intervals import estimate_ece, estimate_mean, estimate_ran
 from uqeval.inference.result import Estimate
 from uqeval.inference.tally import EceTally
 from uqeval.metrics.registry import Metric
-
-__all__ = ["evaluate", "evaluate_engine"]
 
 
 def evaluate(
@@ -155,8 +154,11 @@ def evaluate_engine(engine: Engine, request: Request, how: How) -> Evaluation:
             rows = _rows(run, how, tie_rate)
             mixed: tuple[Mixed, ...] = ()
             if request.wanted.group is not None:
-                found, small = estimates_by_group(run, how.level, how.seed, lambda part: _rows(part, how, {}))
-                grouped = [replace(row, group=name) for name, part in found.items() for row in part]
+                plain = How(how.level, seed=how.seed)  # progress does not travel
+                work = partial(estimates_of_group, run.names, [metric.name for metric in run.metrics], plain)
+                found = by_group(run, work, lambda part: _rows(part, how, {}))
+                small = [name for name, part in found.items() if part is None]
+                grouped = [replace(row, group=name) for name, part in found.items() for row in part or ()]
                 note_small(small)
                 # Clusters counted group by group are more than in all where some span several.
                 if run.prepare.cluster is not None and _clusters(grouped) + len(small) > _clusters(rows):

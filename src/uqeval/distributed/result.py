@@ -8,8 +8,6 @@ from typing import Any
 
 from uqeval._result import Result
 
-__all__ = ["Summary", "Timed"]
-
 
 @dataclass
 class Summary(Result):

@@ -25,8 +25,6 @@ from uqeval.inputs.columns import Columns, column_options
 from uqeval.inputs.files import PredictionFiles
 from uqeval.metrics.registry import REGISTRY
 
-__all__ = ["Arrays", "Source", "Where"]
-
 MEMORY = "memory"
 
 

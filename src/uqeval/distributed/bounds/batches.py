@@ -23,8 +23,6 @@ from uqeval.distributed.engines.local.engine import LocalEngine
 from uqeval.distributed.plan.columns import Prepare
 from uqeval.inputs.columns import Columns, Plan
 
-__all__ = ["approx_evaluate"]
-
 _ROLES = ("score", "error", "loss")
 Names = tuple[str, str | None, str | None]  # of the columns for these roles
 

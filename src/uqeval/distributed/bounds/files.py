@@ -22,7 +22,8 @@ from uqeval.distributed.bounds.state import StreamState
 from uqeval.distributed.engines.limits import parse_memory
 from uqeval.distributed.engines.local.engine import LocalEngine
 from uqeval.distributed.engines.protocol import Folded, Place, State
-from uqeval.distributed.plan.columns import ERROR, LOSS, Prepare, Wanted, score_of, shifted
+from uqeval.distributed.plan import wire
+from uqeval.distributed.plan.columns import Prepare, Wanted, shifted
 from uqeval.distributed.plan.count import Draw, FirstRows
 from uqeval.distributed.plan.run import located, planned
 from uqeval.inputs.columns import column_options
@@ -30,7 +31,6 @@ from uqeval.inputs.columns import column_options
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Certain", "approx_scores", "count_rows"]
 
 _STATE_BYTES = 80 * 10**6  # of one score in one thread, at most, at 1e-4
 
@@ -163,7 +163,7 @@ def count_rows(
         rows = engine.sample(Draw(prepare), sample)
         columns = {name: rows.column(name).to_numpy() for name in rows.column_names}
         columns = {name: x[~np.isnan(x)] for name, x in columns.items()}  # counting says where they are
-        laid = [blank.laid_out(columns[score_of(k)], columns.get(LOSS)) for k in range(len(laid))]
+        laid = [blank.laid_out(columns[wire.score(k)], columns.get(wire.LOSS)) for k in range(len(laid))]
     counting = _Counting(prepare, laid, [part.name for part in engine.parts()])
     folded = engine.fold("bounds", counting, lambda a, b: {"rows": a["rows"] + b["rows"]})
     return counting.merged(), folded
@@ -185,7 +185,7 @@ class _Counting:
         except InputError as error:
             raise InputError(f"{self._parts[place.part]}: {shifted(error, place.row)}") from None
         for k, state in enumerate(self._states()):
-            state.update(rows[score_of(k)], error=rows.get(ERROR), loss=rows.get(LOSS))
+            state.update(rows[wire.score(k)], error=rows.get(wire.ERROR), loss=rows.get(wire.LOSS))
         return {"rows": len(table)}
 
     def _states(self) -> list[StreamState]:
@@ -193,8 +193,7 @@ class _Counting:
             self._mine.states = [state.empty() for state in self._laid]
             with self._lock:
                 self._all.append(self._mine.states)
-        states: list[StreamState] = self._mine.states
-        return states
+        return self._mine.states
 
     def merged(self) -> list[StreamState]:
         states, *rest = self._all

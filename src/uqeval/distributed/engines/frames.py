@@ -24,7 +24,6 @@ from uqeval.distributed.memory import usual_memory
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["kind_of", "names_of", "open_frame"]
 
 _ENGINES = {"dask": "dask", "pyspark": "spark"}  # of frames that are on a cluster already
 

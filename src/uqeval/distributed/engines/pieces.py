@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     Pieces = Iterable[tuple[Place, pa.Table]]
 
-__all__ = ["CARRIED", "FAN", "MIXED", "Share", "by_bucket", "cut", "fold", "join", "merge", "route", "sample", "spread"]
 
 CARRIED = -1  # the part of rows that an earlier shuffle carries
 FAN = 8  # states that a task merges: they can be large, so that few should come to one place

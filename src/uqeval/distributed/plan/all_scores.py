@@ -14,22 +14,10 @@ import numpy as np
 from uqeval._check import Int
 from uqeval._errors import InputError
 from uqeval.distributed.engines.protocol import Input, State
-from uqeval.distributed.plan.by_cluster import FinishModel, FinishUnits, Ranked, RouteUnits, unpacked
+from uqeval.distributed.plan import wire
+from uqeval.distributed.plan.by_cluster import FinishModel, FinishUnits, Ranked, RouteUnits
 from uqeval.distributed.plan.by_loss import FinishLoss, RouteLoss
 from uqeval.distributed.plan.by_score import RouteScore
-from uqeval.distributed.plan.columns import (
-    CLUSTER,
-    ERROR,
-    LOSS,
-    LOSS_BIN,
-    TIED,
-    bin_of,
-    credit_of,
-    own_of,
-    pairs_of,
-    places_of,
-    score_of,
-)
 from uqeval.distributed.plan.edges import changed
 from uqeval.distributed.plan.run import Run
 from uqeval.distributed.plan.tallies import (
@@ -48,23 +36,21 @@ from uqeval.inference.tally import NAN, Held, JointPart, JointTally, Moments, Sp
 from uqeval.metrics.calibration import l1
 from uqeval.metrics.registry import Metric
 
-__all__ = ["joint_of_run", "model_clusters", "score_clusters"]
-
 
 def _chain(run: Run, scores: list[int]) -> tuple[list[ScoreSums], Any, tuple[str, ...]]:
     """Sums of the scores, and every row with its counts: a handle on carried rows and their columns."""
     prepare = run.prepare
     ranks, pairs = prepare.wants_error, prepare.wants_loss
-    base = [score_of(k) for k in scores]
-    base += [ERROR] * ranks + [LOSS, LOSS_BIN] * pairs + [*CLUSTER] * (prepare.cluster is not None)
+    base = [wire.score(k) for k in scores]
+    base += [wire.ERROR] * ranks + [wire.LOSS, wire.LOSS_BIN] * pairs + [*wire.CLUSTER] * (prepare.cluster is not None)
     handle, made = None, list[str]()
     found = []
     for k in scores:
         grid = run.grids[k]
         rides = np.arange(grid.score.n_codes) % 2 == 1
-        moved = (*base, *made, bin_of(k))
-        made += [bin_of(k)] + [pairs_of(k)] * pairs + [credit_of(k), own_of(k)] * ranks
-        made += [*places_of(k)] * (ranks and bool(run.accepted))
+        moved = (*base, *made, wire.bin_code(k))
+        made += [wire.bin_code(k)] + [wire.pairs(k)] * pairs + [wire.credit(k), wire.own(k)] * ranks
+        made += [*wire.places(k)] * (ranks and bool(run.accepted))
         route = RouteScore(
             prepare if handle is None else None, k, grid.score, grid.loss if pairs else None, rides, moved
         )
@@ -80,7 +66,7 @@ def _chain(run: Run, scores: list[int]) -> tuple[list[ScoreSums], Any, tuple[str
     grid = run.grids[scores[0]]
     columns = (*base, *made)
     route_loss = RouteLoss(None, scores[0], None, None, grid.loss, None, columns, ride=True)
-    finish_loss = FinishLoss(tuple(scores), grid.by_loss, ride=True, carry=(*columns, TIED))
+    finish_loss = FinishLoss(tuple(scores), grid.by_loss, ride=True, carry=(*columns, wire.TIED))
     done = run.shuffle("loss", [Input(route_loss, handle)], len(grid.loss.edges) + 1, finish_loss)
     run.release(handle)
     check_buckets("Bin of the loss", done.states, grid.by_loss, int(grid.by_loss[1::2].sum()))
@@ -88,7 +74,7 @@ def _chain(run: Run, scores: list[int]) -> tuple[list[ScoreSums], Any, tuple[str
         for state in done.states:
             add_sizes(sums.sizes, state.get(f"sizes {k}", []))
         add_point_pairs(sums, run.grids[k])
-    return found, done.carried, (*columns, TIED)
+    return found, done.carried, (*columns, wire.TIED)
 
 
 def _ranked(run: Run, k: int, sums: ScoreSums, metrics: list[Metric]) -> Ranked:
@@ -141,10 +127,10 @@ def _merged(states: list[State], sizes: Int | None, n: int) -> tuple[dict[str, M
     found: dict[str, Moments] = {}
     held, largest = Held(0, 0, 0), 0
     for state in sorted(states, key=lambda s: int(s["bucket"])):
-        held, largest = held.merge(Held(*state.get("held", (0, 0, 0)))), max(largest, state.get("largest", 0))
+        held, largest = held.merge(state.get("held", Held(0, 0, 0))), max(largest, state.get("largest", 0))
         for name, value in state.items():
-            if isinstance(value, list) and name != "held":
-                found[name] = found[name].merge(unpacked(value)) if name in found else unpacked(value)
+            if isinstance(value, Moments):
+                found[name] = found[name].merge(value) if name in found else value
     return found, held, largest
 
 
@@ -206,7 +192,7 @@ def model_clusters(run: Run, metrics: list[Metric]) -> Clustered:
             values[what] = (n - state["wrong"]) / n
         elif not state[f"{what}_infinite"]:
             values[what] = float(state[what][0, 1])
-    keep = (*CLUSTER, *([ERROR] * run.prepare.wants_error), *run.prepare.model)
+    keep = (*wire.CLUSTER, *([wire.ERROR] * run.prepare.wants_error), *run.prepare.model)
     sizes = cluster_sizes(run)
     finish = FinishModel(n, values, signs, sizes)
     done = run.shuffle("clusters", [Input(RouteUnits(run.prepare, keep, len(sizes)))], len(sizes), finish)

@@ -11,7 +11,8 @@ import numpy as np
 from uqeval._check import Float, Int
 from uqeval._errors import InputError, collected
 from uqeval.distributed.engines.protocol import Place, State
-from uqeval.distributed.plan.columns import CLUSTER, ERROR, LOSS, Bad, Prepare, Rows, group_names, score_of, shifted
+from uqeval.distributed.plan import wire
+from uqeval.distributed.plan.columns import Bad, Prepare, Reading, group_names, shifted
 from uqeval.distributed.plan.edges import Axis
 from uqeval.inputs.columns import Columns, Plan
 from uqeval.inputs.predictions import predictions_from_arrow
@@ -19,8 +20,6 @@ from uqeval.inputs.predictions import predictions_from_arrow
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["CLUSTER_BUCKETS", "ECE_BINS", "MOST_GROUPS", "Count", "Draw", "FirstRows", "TryRows", "cluster_bucket"]
-__all__ += ["merge", "of_a_row"]
 
 CLUSTER_BUCKETS = 4096  # that are counted; as few as will do are shuffled
 ECE_BINS = 15
@@ -77,14 +76,10 @@ def of_a_row(error: InputError) -> bool:
 
 
 @dataclass(frozen=True)
-class Draw:
+class Draw(Reading):
     """For the sample: the prepared numbers of some rows."""
 
     prepare: Prepare
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return self.prepare.columns
 
     def __call__(self, table: pa.Table) -> pa.Table:
         import pyarrow as pa
@@ -94,22 +89,18 @@ class Draw:
             rows = bare(table)
         except InputError:  # counting says which row of which file it is
             rows = bare(table.slice(0, 0))
-        ranked = {LOSS, *(score_of(k) for k in range(len(bare.scores)))}
+        ranked = {wire.LOSS, *(wire.score(k) for k in range(len(bare.scores)))}
         return pa.table({name: x.astype(np.float64) for name, x in rows.items() if name in ranked})
 
 
 @dataclass(frozen=True)
-class Count:
+class Count(Reading):
     """Rows by score code, loss code and error; row counts by cluster bucket and group; sums for the model's metrics."""
 
     prepare: Prepare
     scores: tuple[Axis, ...]
     loss: Axis
     parts: tuple[str, ...]
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return self.prepare.columns
 
     def __call__(self, table: pa.Table, place: Place) -> State:
         name = self.parts[place.part]
@@ -125,14 +116,14 @@ class Count:
         state: State = {"rows": n, "bad": bad}
         if bad:
             return state
-        bits = rows.get(ERROR)
+        bits = rows.get(wire.ERROR)
         e = np.zeros(n, dtype=np.int64) if bits is None else bits.astype(np.int64)
         state["wrong"] = int(e.sum())
-        cd = self.loss.codes(rows[LOSS]).astype(np.int64) if LOSS in rows else 0
+        cd = self.loss.codes(rows[wire.LOSS]).astype(np.int64) if wire.LOSS in rows else 0
         n_loss = self.loss.n_codes
         low, high, infinite = [], [], []
         for k, axis in enumerate(self.scores):
-            s = rows[score_of(k)]
+            s = rows[wire.score(k)]
             cell = axis.codes(s).astype(np.int64)
             cell *= n_loss
             cell += cd
@@ -146,13 +137,13 @@ class Count:
         self._model(state, rows, e)
         if self.prepare.cluster is not None:
             state["clusters"] = np.bincount(
-                cluster_bucket(*(rows[name] for name in CLUSTER)), minlength=CLUSTER_BUCKETS
+                cluster_bucket(*(rows[name] for name in wire.CLUSTER)), minlength=CLUSTER_BUCKETS
             )
         if self.prepare.group is not None:
             state["groups"] = _count_groups(table.column(self.prepare.group))
         return state
 
-    def _model(self, state: State, rows: Rows, e: Int) -> None:
+    def _model(self, state: State, rows: wire.Rows, e: Int) -> None:
         for name in ("brier", "log_loss"):
             if name in rows:
                 x = rows[name]

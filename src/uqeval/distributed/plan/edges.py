@@ -16,9 +16,6 @@ from numpy.typing import NDArray
 from uqeval._check import Float, Int
 from uqeval._errors import InputError
 
-__all__ = ["Axis", "Grid", "RowsChanged", "changed", "choose_edges", "ride", "shares_sizes", "split_edges"]
-__all__ += ["total_and_squares"]
-
 Codes = NDArray[np.uint16]
 _CELLS = 1 << 16
 
@@ -118,25 +115,21 @@ class Grid:
     @cached_property
     def by_score(self) -> Int:
         """(score codes, 2): right and wrong rows."""
-        result: Int = self.cells.sum(axis=1)
-        return result
+        return self.cells.sum(axis=1)
 
     @cached_property
     def by_loss(self) -> Int:
-        result: Int = self.cells.sum(axis=(0, 2))
-        return result
+        return self.cells.sum(axis=(0, 2))
 
     @cached_property
     def rows(self) -> Int:
         """(score codes, loss codes)."""
-        result: Int = self.cells.sum(axis=2)
-        return result
+        return self.cells.sum(axis=2)
 
     @cached_property
     def before(self) -> Int:
         """(score codes, 2): right and wrong rows in lower score bins."""
-        result: Int = np.cumsum(self.by_score, axis=0) - self.by_score
-        return result
+        return np.cumsum(self.by_score, axis=0) - self.by_score
 
     @cached_property
     def across(self) -> Int:

@@ -16,18 +16,10 @@ import numpy as np
 from uqeval._check import nearest
 from uqeval._errors import InputError, notify
 from uqeval.distributed.engines.protocol import Engine, Folded, Input, Place, Shuffled, State
+from uqeval.distributed.plan import wire
 from uqeval.distributed.plan.by_loss import FinishLoss, RouteLoss
 from uqeval.distributed.plan.by_score import FinishScore, RouteScore
-from uqeval.distributed.plan.columns import (
-    ERROR,
-    LOSS,
-    LOSS_BIN,
-    Prepare,
-    Wanted,
-    find_rows,
-    pairs_of,
-    score_of,
-)
+from uqeval.distributed.plan.columns import Prepare, Reading, Wanted, find_rows
 from uqeval.distributed.plan.count import Count, Draw, FirstRows, TryRows, merge, of_a_row
 from uqeval.distributed.plan.edges import Axis, Grid, RowsChanged, choose_edges, split_edges
 from uqeval.distributed.plan.tallies import (
@@ -47,7 +39,6 @@ from uqeval.metrics.registry import REGISTRY, Metric, get_metric
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["STREAMED", "Request", "Run"]
 
 STREAMED = [metric for metric in REGISTRY.values() if metric.streams]
 _SAMPLE = 200_000
@@ -82,16 +73,12 @@ class Request:
 
 
 @dataclass(frozen=True)
-class _Thin:
+class _Thin(Reading):
     """Every so-many-th row of the intervals that are too large: (column, code, step)."""
 
     prepare: Prepare
     axes: dict[str, Axis]
     wanted: tuple[tuple[str, int, int], ...]
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return self.prepare.columns
 
     def __call__(self, table: pa.Table, place: Place) -> State:
         rows = self.prepare(table)
@@ -153,7 +140,7 @@ class Run:
     # ---- pass 0 and 1 ----
 
     def _edges(self) -> dict[str, Axis]:
-        columns = [score_of(k) for k in range(len(self.names))] + [LOSS] * self.prepare.wants_loss
+        columns = [wire.score(k) for k in range(len(self.names))] + [wire.LOSS] * self.prepare.wants_loss
         if self.request.edges is not None:
             given = [np.unique(np.asarray(edges, dtype=np.float64) + 0.0) for edges in self.request.edges]
             return {name: Axis(edges) for name, edges in zip(columns, given, strict=False)}
@@ -186,8 +173,8 @@ class Run:
     def _count(self) -> State:
         for attempt in range(_ROUNDS + 1):
             with self.timed("count"):
-                loss = self.axes.get(LOSS, Axis(np.empty(0)))
-                axes = tuple(self.axes[score_of(k)] for k in range(len(self.names)))
+                loss = self.axes.get(wire.LOSS, Axis(np.empty(0)))
+                axes = tuple(self.axes[wire.score(k)] for k in range(len(self.names)))
                 counted = Count(self.prepare, axes, loss, tuple(part.name for part in self.parts))
                 folded = self.engine.fold("count", counted, merge)
             self._check_parts(folded.rows)
@@ -214,9 +201,9 @@ class Run:
     def _too_wide(self) -> list[tuple[str, int, int]]:
         """Intervals that no task can hold, or that would keep all others waiting: (column, code, rows)."""
         found = []
-        grid_of = {score_of(k): grid for k, grid in enumerate(self.grids)}
+        grid_of = {wire.score(k): grid for k, grid in enumerate(self.grids)}
         for name, axis in self.axes.items():
-            counts = self.grids[0].by_loss if name == LOSS else grid_of[name].by_score.sum(axis=1)
+            counts = self.grids[0].by_loss if name == wire.LOSS else grid_of[name].by_score.sum(axis=1)
             fair = 8 * counts.sum() / (len(axis.edges) + 1)
             most = min(self.task_rows, max(fair, 200_000))
             found += [(name, int(code), int(counts[code])) for code in np.flatnonzero(counts > most) if code % 2 == 0]
@@ -291,11 +278,12 @@ class Run:
         grid, prepare = self.grids[k], self.prepare
         ranks, pairs = prepare.wants_error, prepare.wants_loss
         loss = grid.loss if pairs else None
+        moved = (wire.score(k), *([wire.ERROR] * ranks), *([wire.LOSS, wire.LOSS_BIN] * pairs))
         done = self.shuffle(
             f"score {self.names[k]}",
-            [Input(RouteScore(prepare, k, grid.score, loss, grid.small, self.moved(k)))],
+            [Input(RouteScore(prepare, k, grid.score, loss, grid.small, moved))],
             len(grid.score.edges) + 1,
-            self.finish_score(k, (score_of(k), LOSS, LOSS_BIN, pairs_of(k)) if pairs else ()),
+            self.finish_score(k, (wire.score(k), wire.LOSS, wire.LOSS_BIN, wire.pairs(k)) if pairs else ()),
         )
         counts = grid.by_score.sum(axis=1)
         check_buckets("Bin of the score", done.states, counts, int(counts[grid.small].sum()))
@@ -303,7 +291,7 @@ class Run:
         if not pairs:
             self.release(done.carried)
             return sums
-        keep = (score_of(k), LOSS, pairs_of(k))
+        keep = (wire.score(k), wire.LOSS, wire.pairs(k))
         inputs = [Input(RouteLoss(None, k, None, None, grid.loss, None, keep), done.carried)]
         stayed = ~grid.small
         stayed[::2] = False
@@ -319,11 +307,6 @@ class Run:
         if sum(rows for rows, _, _ in sums.sizes.values()) != self.n:
             raise RowsChanged("Rows were lost between the two shuffles. No result is given.")
         return sums
-
-    def moved(self, k: int) -> tuple[str, ...]:
-        """Columns of the first shuffle."""
-        prepare = self.prepare
-        return (score_of(k), *([ERROR] * prepare.wants_error), *([LOSS, LOSS_BIN] * prepare.wants_loss))
 
     def finish_score(self, k: int, carry: tuple[str, ...], every: bool = False) -> FinishScore:
         """The finish of score bins; `every` row is carried where clusters or a comparison need it."""

@@ -38,18 +38,6 @@ from uqeval.metrics.areas import Accepted, Areas, Formula
 from uqeval.metrics.calibration import Bins, l1
 from uqeval.metrics.registry import Metric
 
-__all__ = ["Clustered", "ScoreSums", "Terms", "add_point_pairs", "add_sizes", "calibration_cells", "check_buckets"]
-__all__ += [
-    "area_value",
-    "ece_bins",
-    "model_tally",
-    "point_values",
-    "ranking_tally",
-    "row_terms",
-    "sizes_of",
-    "sum_score",
-]
-
 
 @dataclass
 class ScoreSums:
@@ -202,7 +190,7 @@ def sum_score(
             sums.credit2, sums.wrong_squares = sums.credit2 + credit2, sums.wrong_squares + wrong2
             sums.right_squares += right2
             sums.above2 += state["above2"]
-            sums.bins[2 * int(state["bucket"])] = Area.unpacked(state["area"])
+            sums.bins[2 * int(state["bucket"])] = state["area"]
             for rule, found in zip(accepted, state["accepted"], strict=True):
                 sums.shares[rule] += np.array(found)
         add_sizes(sums.sizes, state.get("sizes", []))

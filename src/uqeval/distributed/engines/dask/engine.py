@@ -19,9 +19,10 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dask
+import pyarrow as pa
 
 from uqeval._check import Progress
 from uqeval._errors import InputError
@@ -29,21 +30,9 @@ from uqeval.distributed.engines import limits, pieces
 from uqeval.distributed.engines.base import BaseEngine
 from uqeval.distributed.engines.dask import moving
 from uqeval.distributed.engines.dask.source import Lot, Partitions, on_pieces, open_source, schema_of
-from uqeval.distributed.engines.dask.workers import (
-    active_client,
-    connect,
-    lib,
-    measure,
-    plain,
-    unhurried,
-)
+from uqeval.distributed.engines.dask.workers import active_client, connect, lib, measure, plain, unhurried
 from uqeval.distributed.engines.protocol import Finish, Folded, FoldFunction, Input, Merge, Shuffled, State
 from uqeval.distributed.engines.source import Chunk
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-__all__ = ["DaskEngine"]
 
 _TASKS = 200_000  # of a shuffle, at most
 _ALONE = 60.0  # seconds without news after which to ask whether there are workers

@@ -24,7 +24,6 @@ from uqeval.distributed.engines.source import Chunk
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["LocalEngine"]
 
 T = TypeVar("T")
 R = TypeVar("R")

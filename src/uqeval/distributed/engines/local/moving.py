@@ -21,8 +21,6 @@ from uqeval.distributed.engines.protocol import Place
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Spill"]
-
 
 @dataclass(frozen=True)
 class _Written:

@@ -3,8 +3,6 @@
 Files are read by the workers themselves, so every machine must see them under the same path; addresses such as
 "s3a://…" and dataframes are read by Spark. Rows move in Spark's own shuffle (`moving` says how); what comes back to the
 driver is small. A failed task is tried again as often as Spark is set to.
-
-pyspark is an extra, so it is imported on use.
 """
 
 from __future__ import annotations
@@ -15,7 +13,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
+
+from pyspark import InheritableThread, StorageLevel
+from pyspark.sql import functions as F  # noqa: N812
 
 from uqeval import kernels
 from uqeval._check import Progress
@@ -26,13 +27,8 @@ from uqeval.distributed.engines.files import Files
 from uqeval.distributed.engines.protocol import Finish, Folded, FoldFunction, Input, Merge, Shuffled
 from uqeval.distributed.engines.source import Chunk
 from uqeval.distributed.engines.spark import moving
-from uqeval.distributed.engines.spark.source import Frame, read_files, read_frame
+from uqeval.distributed.engines.spark.source import Frame, Reader, read_files, read_frame
 from uqeval.distributed.engines.spark.workers import failure, reason, running_session, start_session
-
-if TYPE_CHECKING:
-    from uqeval.distributed.engines.spark.source import Reader
-
-__all__ = ["SparkEngine"]
 
 T = TypeVar("T")
 _WAIT = 0.1  # seconds between two looks at a job
@@ -140,9 +136,6 @@ class SparkEngine(BaseEngine):
         return self._folded(function, pieces.merge(self._received(stage, self._rows(), folds), merge))
 
     def shuffle(self, stage: str, inputs: Sequence[Input], buckets: int, finish: Finish) -> Shuffled:
-        from pyspark import StorageLevel
-        from pyspark.sql import functions as F  # noqa: N812
-
         moved: Any = None
         blobs = F.col("columns") != ""
         for given in inputs:
@@ -207,8 +200,6 @@ class SparkEngine(BaseEngine):
 
     def _run(self, stage: str, rows: int, action: Callable[[], list[T]]) -> list[T]:
         """Runs a job in a thread, so that this one can report, cancel and be interrupted."""
-        from pyspark import InheritableThread
-
         self._check_cancelled()
         context = self.session.sparkContext
         self._jobs += 1
