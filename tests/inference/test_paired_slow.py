@@ -66,7 +66,7 @@ def draw(rng, n, acc, k=2):
 @pytest.mark.parametrize("metric", ["uq_auc", "uq_c_index"])
 @each(("n", "acc"), CELLS)
 def test_equal_scores_are_told_apart_in_five_percent(metric, n, acc):
-    """Issue 3: 3.5–6.5% at nominal 5%."""
+    """3.5–6.5% at nominal 5%."""
     rng = np.random.default_rng([n, int(100 * acc)])
     reps = 4000
     rejected = 0
@@ -193,7 +193,7 @@ def draw_clusters(rng, n, acc, size=5, icc=0.3):
 @pytest.mark.parametrize("metric", ["uq_auc", "uq_c_index"])
 @each(("n", "acc"), CELLS)
 def test_clusters_keep_the_size_that_rows_alone_lose(metric, n, acc):
-    """Issue 3: 5 rows per cluster, intra-cluster correlation .3: 3.5–6.5% with clusters, above without."""
+    """5 rows per cluster, intra-cluster correlation .3: 3.5–6.5% with clusters, above without."""
     rng = np.random.default_rng([9, n])
     reps = 3000 if n == 200 else 2000
     rejected, naive, defined = 0, 0, 0
