@@ -1093,7 +1093,7 @@ def test_two_rows_never_raise(name):
 
 
 @each("name", RANKING)
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(st.data())
 def test_small_random_inputs_give_an_ordered_interval_or_none(name, data):
     n = data.draw(st.integers(2, 14))
