@@ -1,12 +1,8 @@
-"""Shared by all tests: reproducible hypothesis runs, and a fixture that runs a test on both kernels."""
+"""Shared by all tests: reproducible hypothesis runs."""
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import HealthCheck, settings
-
-from uqeval import kernels
-from uqeval._errors import InputError
 
 # Reproducible: the same cases on every run. Tests that compare a metric with its definition ask for 2,000.
 settings.register_profile(
@@ -14,14 +10,3 @@ settings.register_profile(
 )
 settings.register_profile("thorough", parent=settings.get_profile("default"), derandomize=False, max_examples=2000)
 settings.load_profile("default")
-
-
-@pytest.fixture(params=["numpy", "native"])
-def backend(request):
-    """The name of the kernels that the test runs on."""
-    try:
-        former = kernels.use(request.param)
-    except InputError:
-        pytest.skip("the native kernels are not built")
-    yield request.param
-    kernels.use(former)
