@@ -504,7 +504,7 @@ def test_what_cannot_be_tested_is_called_neither_best_nor_equal():
     ):
         assert cmp.verdict() == ["The differences cannot be tested here."]
 
-    # An infinite log loss is not called equal.
+    # An infinite log-loss is not called equal.
     for method in METHODS:
         with noted(method=method):
             rng = np.random.default_rng(0)
@@ -773,7 +773,7 @@ def test_groups_too_small_or_without_errors_give_no_numbers():
 
 
 def test_frame_dict_and_json_have_the_columns_and_keys_of_the_api():
-    # To frame has the columns of the api.
+    # To frame has the columns of the API.
     for kind in ["pandas", "polars", "pyarrow", None]:
         with noted(kind=kind):
             scores, error, _ = arrays()
@@ -786,7 +786,7 @@ def test_frame_dict_and_json_have_the_columns_and_keys_of_the_api():
             assert names == [*COLUMNS, "group"]
             assert len(grouped_frame) == 9
 
-    # To dict has the keys of the api.
+    # To dict has the keys of the API.
     scores, error, _ = arrays()
     data = compare(scores, error=error, baseline="c").to_dict()
     assert {"schema_version", "metric", "adjust", "pairs", "groups"} <= data.keys()

@@ -205,7 +205,7 @@ def test_large_samples_are_counted_exactly():
 
 @on_both_kernels
 def test_undefined_and_infinite_resamples_are_marked_and_small_losses_keep_their_area():
-    # An infinite log loss is infinite where it is drawn and only there.
+    # An infinite log-loss is infinite where it is drawn and only there.
     probs = np.array([0.2, 0.0, 0.3, 0.8, 0.7, 0.4])
     labels = np.array([0, 1, 0, 1, 1, 0])
     with np.errstate(invalid="raise", divide="raise"):

@@ -83,7 +83,7 @@ def permute(inputs, rng):
 
 
 def test_metrics_and_kernels_are_chosen_by_name():
-    # Every metric of the api is registered under its own name.
+    # Every metric of the API is registered under its own name.
     assert all(REGISTRY[name].name == name for name in REGISTRY)
     api = "uq_auc uq_c_index aurc e_aurc augrc g_auc h_auc auarc prr ece brier log_loss ood_auroc fpr_at_tpr ood_aupr"
     assert set(api.split()) <= set(REGISTRY)
