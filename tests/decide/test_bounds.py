@@ -181,7 +181,7 @@ def cluster_p(total, rows, max_risk, **options):
 
 
 def one_sided_t(total, rows, gamma, copies=1):
-    """SPEC 3.4: Z_g = Σ(v − γ) of each cluster with an accepted row, plus (1 − γ)·(mean rows); df = Ga − 1."""
+    """Z_g = Σ(v − γ) of each cluster with an accepted row, plus (1 − γ)·(mean rows); df = Ga − 1."""
     total, rows = (np.tile(np.asarray(x, dtype=float), copies) for x in (total, rows))
     kept = [(a, b) for a, b in zip(total, rows, strict=True) if b > 0]
     if len(kept) < 10:
@@ -337,7 +337,7 @@ def test_best_p_of_errors_has_the_known_values():
     for max_risk, delta, rows in [(0.05, 0.1, 45), (0.05, 0.05, 59), (0.01, 0.1, 230)]:
         cal = Calibration(np.arange(300.0), np.ones(300, dtype=np.uint8))
         passes = cal.best_p(np.arange(300.0), max_risk) <= delta
-        assert int(passes.argmax()) + 1 == rows  # 230: SPEC 3.3
+        assert int(passes.argmax()) + 1 == rows
         assert passes[rows - 1 :].all()
 
 

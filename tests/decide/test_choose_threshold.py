@@ -341,7 +341,7 @@ def slow_shares(thresholds, could, rows, delta):
 
 
 def slow_threshold(method, rows, gamma, delta, bound="betting", thresholds=None):
-    """The methods as their papers and SPEC 3 state them; −inf where nothing is certified."""
+    """The methods as their papers state them; −inf where nothing is certified."""
     n, every = len(rows.score), sorted(rows.score.tolist())
     if method == "crc":
         # Every unit has one vote; one more, all wrong, must still fit in.

@@ -22,8 +22,8 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from uqeval import datasets
+from uqeval._check import check_count
 from uqeval._errors import InputError, MissingExtra
-from uqeval.methods.loop import check_count
 from uqeval.reproduce.logits.file import hash_labels
 from uqeval.reproduce.logits.left_out import LeftOut
 from uqeval.reproduce.logits.writer import LogitsWriter, finished

@@ -18,8 +18,8 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
+from uqeval._check import check_count
 from uqeval._errors import InputError
-from uqeval.methods.loop import check_count
 from uqeval.reproduce.logits.file import hash_labels
 from uqeval.reproduce.logits.left_out import LeftOut
 from uqeval.reproduce.logits.writer import finished, save_logits
