@@ -82,6 +82,11 @@ def test_hoeffding_bentkus_p_is_never_below_the_exact_one_for_errors(count, max_
     assert float(bounds.hoeffding_bentkus_p(np.asarray(errors), np.asarray(accepted), max_risk)) >= exact * (1 - 1e-9)
 
 
+def test_where_nothing_is_accepted_nothing_is_shown():
+    for p in (bounds.binomial_p, bounds.hoeffding_bentkus_p):
+        assert p(np.zeros(2), np.array([0.0, 400.0]), 0.1).tolist() == [1.0, pytest.approx(0.9**400)]
+
+
 def test_hoeffding_bentkus_p_does_not_count_one_more_for_a_rounded_total():
     for repeats in (10, 30, 70, 490):
         total = np.asarray(float(np.cumsum(np.full(repeats, 0.1))[-1]))
