@@ -284,7 +284,7 @@ def test_very_few_resamples_are_refused_or_give_a_band():
 
 
 def test_true_phi_accepts_more_right_rows_than_a_noisy_copy():
-    # SPEC 8.9: {φ ≤ t} has the largest coverage among all sets of its risk.
+    # {φ ≤ t} has the largest coverage among all sets of its risk.
     phi, noisy, error = simulated(5000, noise=0.3)
     assert dominance(phi, noisy, error, resamples=200).verdict == "a"
     found = dominance(noisy, phi, error, resamples=200)
@@ -344,7 +344,7 @@ def test_a_single_cluster_shows_nothing():
 
 def test_few_clusters_are_warned_of():
     for count in [1, 9]:
-        # SPEC 0: fewer than 10 clusters are computed, with a UQWarning.
+        # Fewer than 10 clusters are computed, with a UQWarning.
         a, b, error = simulated()
         with pytest.warns(UQWarning, match="cluster"):
             dominance(a, b, error, clusters=np.arange(len(error)) % count)
@@ -405,7 +405,7 @@ def test_rows_with_a_tied_majority_are_left_out():
 
 
 def test_weighted_predictions_are_refused_as_for_choose_threshold():
-    # SPEC 3.4: weighted rows are refused; to ignore the weights would be to answer for another population.
+    # Weighted rows are refused; to ignore the weights would be to answer for another population.
     with pytest.raises(InputError, match="weights"):
         dominance("mine", "yours", predictions=predictions(weights=np.arange(1.0, 101.0)))
 

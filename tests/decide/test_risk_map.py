@@ -106,7 +106,7 @@ def test_default_thresholds_are_equally_spaced_numbers_of_rows():
     for n, most in [(15, 15), (20, 20), (150, 20), (550, 55), (5000, 100)]:
         rng = np.random.default_rng(n)
         found = risk_map(rng.permutation(n), rng.integers(0, 2, n))
-        # Sizes ⌈n j/m⌉ of SPEC 3.1; scores 0..n−1, so the k-th smallest one is k − 1.
+        # Sizes ⌈n j/m⌉; scores 0..n−1, so the k-th smallest one is k − 1.
         sizes = sorted({-(-n * j // max(most, 20)) for j in range(1, max(most, 20) + 1)})
         assert found.accepted.tolist() == sizes
         assert found.threshold.tolist() == [k - 1 for k in sizes]
@@ -308,7 +308,7 @@ def test_psi_looks_past_a_bump():
 
 
 def test_misalignment_need_not_rise_with_the_score_where_there_are_three_classes():
-    # SPEC 8.7: aligned, misaligned, aligned with mass .5, .2, .3.
+    # Aligned, misaligned, aligned with mass .5, .2, .3.
     varphi = np.repeat([0.1, 0.55, 0.6], [50, 20, 30])
     found = risk_map(varphi, varphi == 0.55, risk="misaligned")
     np.testing.assert_allclose(found.risk, [0, 2 / 7, 0.2])
@@ -403,7 +403,7 @@ def test_map_of_predictions_is_that_of_their_arrays(seed):
 
 
 def test_weighted_predictions_are_refused_as_for_choose_threshold():
-    # SPEC 3.4: no exact bound for weighted rows; a band that ignores the weights would be for another population.
+    # No exact bound for weighted rows; a band that ignores the weights would be for another population.
     p = Predictions(error=[0, 1, 0], scores={"mine": [0.1, 0.2, 0.3]}, weights=[1, 2, 3])
     with pytest.raises(InputError, match="weights"):
         risk_map("mine", predictions=p)
@@ -502,7 +502,7 @@ def test_a_single_cluster_says_nothing_about_the_risk():
 
 def test_few_clusters_are_warned_of():
     for count in [1, 9]:
-        # SPEC 0: fewer than 10 clusters are computed, with a UQWarning.
+        # Fewer than 10 clusters are computed, with a UQWarning.
         with pytest.warns(UQWarning, match="cluster"):
             risk_map(np.arange(90), np.arange(90) % 5 == 0, clusters=np.arange(90) % count)
 

@@ -117,7 +117,7 @@ def test_coverage_is_one_minus_the_share_of_rows_accepted_and_wrong(case):
     report = sets_at(value).evaluate(probs, score, labels)
     inside, error = score <= value, truth.misclassified(probs, labels) == 1
     assert report.coverage.value == pytest.approx(1 - (error & inside).mean(), abs=1e-15)
-    # SPEC 8.3: 1 − γ P(s ≤ β) with γ the risk inside, and never below the accuracy.
+    # 1 − γ P(s ≤ β) with γ the risk inside, and never below the accuracy.
     assert report.coverage.value == pytest.approx(1 - error[inside].mean() * inside.mean(), abs=1e-12)
     assert 1 - error.mean() - 1e-12 <= report.coverage.value <= 1
     held = sets_at(value).predict(probs, score)[np.arange(len(labels)), labels]
@@ -164,7 +164,7 @@ def test_level_is_that_of_the_threshold_unless_given():
 
 
 def test_the_papers_example_covers_99_percent_and_not_2():
-    # SPEC 8.3: a risk of .0231 on 37.0% of the inputs.
+    # A risk of .0231 on 37.0% of the inputs.
     n, inside = 100_000, 37_000
     wrong = round(0.0231 * inside)
     score, labels = np.where(np.arange(n) < inside, 0.1, 0.9), np.zeros(n, dtype=int)

@@ -81,14 +81,14 @@ def charts(ev, cmp, pred):
     return found
 
 
-_SPECS = {}
+_DRAWN = {}
 
 
 def spec_of(chart):
     """`to_dict`, once for each chart: it checks the schema, which takes long."""
-    if id(chart) not in _SPECS:
-        _SPECS[id(chart)] = chart, chart.to_dict()
-    return _SPECS[id(chart)][1]
+    if id(chart) not in _DRAWN:
+        _DRAWN[id(chart)] = chart, chart.to_dict()
+    return _DRAWN[id(chart)][1]
 
 
 def records(chart, *fields):

@@ -164,16 +164,14 @@ def _em(cast: _Votes, start: Float, group: Int, smoothing: float, max_iter: int,
 
 
 def _sum(index: Int, values: Float, times: Float | None, size: int) -> Float:
-    total: Float = np.bincount(index, values if times is None else values * times, minlength=size).astype(np.float64)
-    return total
+    return np.bincount(index, values if times is None else values * times, minlength=size).astype(np.float64)
 
 
 def _normalised(weights: Float, otherwise: Float) -> Float:
     """Sums to 1 along the last axis; where there is no weight at all, the shares of `otherwise`."""
     total = weights.sum(axis=-1, keepdims=True)
     shares = np.broadcast_to(otherwise / otherwise.sum(), weights.shape)
-    result: Float = np.where(total > 0, weights / np.where(total > 0, total, 1.0), shares)
-    return result
+    return np.where(total > 0, weights / np.where(total > 0, total, 1.0), shares)
 
 
 def _cast(votes: ArrayLike, numbers: dict[str, int | None]) -> _Votes:

@@ -56,8 +56,7 @@ class Synthetic:
 
     def bayes_labels(self, x: ArrayLike) -> Int:
         """The most probable class."""
-        found: Int = self.log_joint(x).argmax(axis=1).astype(np.int64, copy=False)
-        return found
+        return self.log_joint(x).argmax(axis=1).astype(np.int64, copy=False)
 
     def phi(self, x: ArrayLike, probs: ArrayLike) -> Float:
         """The chance of error φ: the probability that the prediction (the most probable class of `probs`) is wrong."""

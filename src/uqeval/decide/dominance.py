@@ -51,9 +51,6 @@ class Dominance(Curve):
         more, fewer = bool((self.low > 0).any()), bool((self.high < 0).any())
         return "a" if more and not fewer else "b" if fewer and not more else "neither"
 
-    def __len__(self) -> int:
-        return len(self.max_risk)
-
     def to_dict(self) -> dict[str, Any]:
         """Plain values: the columns as lists, and the verdict."""
         return super().to_dict() | {"verdict": self.verdict}

@@ -27,6 +27,9 @@ def with_notes(lines: Iterable[str], warnings: Iterable[str]) -> str:
 class Curve(Result):
     """A row per point: the arrays among the fields are the columns."""
 
+    def __len__(self) -> int:
+        return len(self.frame_rows())
+
     def frame_rows(self) -> list[dict[str, Any]]:
         """A row per point."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]

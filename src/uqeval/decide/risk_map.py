@@ -57,9 +57,6 @@ class RiskMap(Curve):
     bad: Float = field(repr=False)
     warnings: tuple[str, ...] = ()
 
-    def __len__(self) -> int:
-        return len(self.threshold)
-
     def psi(self, max_risk: float) -> Psi:
         """The threshold for a prescribed risk, with its band.
 

@@ -129,13 +129,12 @@ def find_scores(score: Any, predictions: Predictions | None) -> dict[str | None,
         if not score:
             raise InputError("`score` is an empty dict. Pass at least one score.")
         return {str(name): values for name, values in score.items()}
-    if predictions is None:
-        if isinstance(score, str):
-            raise InputError(f"`score` is the name {score!r}. Pass predictions= too, or the scores as an array.")
-        return {None: score}
     names = [score] if isinstance(score, str) else score
-    if isinstance(names, list | tuple) and names and all(isinstance(name, str) for name in names):
+    named = isinstance(names, list | tuple) and len(names) > 0 and all(isinstance(name, str) for name in names)
+    if named and predictions is not None:
         return {name: score_functions.compute(name, predictions) for name in names}
+    if isinstance(score, str):
+        raise InputError(f"`score` is the name {score!r}. Pass predictions= too, or the scores as an array.")
     return {None: score}
 
 

@@ -147,8 +147,7 @@ def _credit2(joint: _Joint, losses: Order, count: Int) -> Int:
     both = joint.both_end - joint.both_start
     score_part = joint.end - joint.start - 2 * joint.end - 2 * (joint.both_start - joint.start)
     score_part += both - 2 * (p - joint.both_start)
-    result: Int = 4 * count + score_part + 2 * (n - end) - 2 * (joint.q - start)
-    return result
+    return 4 * count + score_part + 2 * (n - end) - 2 * (joint.q - start)
 
 
 def pair_counts(scores: Float, loss: Float, threads: int = 1) -> tuple[Int, Int]:
