@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from uqeval._check import Nan, Progress, check_choice, check_level, check_seed
-from uqeval._errors import InputError, UQWarning, collected, notify
+from uqeval._errors import UQWarning, collected, notify
 from uqeval.distributed.engines.protocol import Engine
 from uqeval.distributed.plan.all_scores import model_clusters, score_clusters
 from uqeval.distributed.plan.by_group import by_group, estimates_of_group
@@ -121,22 +121,11 @@ def evaluate(
             if opened.pred is not None:
                 found = evaluate_rows(opened.pred, scores, named, how)
             else:
-                found = _evaluate(opened, named, how)
+                found = evaluate_engine(*opened.on_engine(named, count), how)
     found = replace(found, warnings=tuple(dict.fromkeys((*raised, *found.warnings, *opened.notes()))))
     for note in found.warnings:
         notify(note, UQWarning, stacklevel=2)
     return found
-
-
-def _evaluate(opened: Source, metrics: list[str] | None, how: How) -> Evaluation:
-    if how.resamples:
-        raise InputError(
-            'method="bootstrap" needs all rows in memory. '
-            'Leave it out, collect the frame, or read files with engine="memory".'
-        )
-    assert opened.engine is not None
-    assert opened.wanted is not None
-    return evaluate_engine(opened.engine, Request(opened.wanted, metrics), how)
 
 
 # ---- on an engine -----------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,31 +19,34 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+class Stayed(NamedTuple):
+    """Rows of large score point bins, which have not moved yet."""
+
+    axis: Axis  # of the score
+    codes: NDArray[np.bool_]  # (codes,): which stayed
+    pairs: Int  # (score codes, loss codes): their pair counts
+
+
 @dataclass(frozen=True)
 class RouteLoss(Reading):
     """By the bin of the loss: rows carried from the score bins, or (with `prepare`) rows of score point bins."""
 
     k: int
-    axis: Axis | None  # of the score, for rows of the source …
-    stayed: NDArray[np.bool_] | None  # … and the codes whose rows have not moved yet
     loss: Axis
-    at_point: Int | None
     keep: tuple[str, ...]
+    stayed: Stayed | None = None
     ride: bool = False
 
     def __call__(self, table: pa.Table) -> Routed:
-        if self.prepare is None:
+        if self.prepare is None or self.stayed is None:
             rows = wire.rows_of(table)
         else:
-            assert self.axis is not None
-            assert self.stayed is not None
-            assert self.at_point is not None
             rows = self.prepare(table, (self.k,))
-            codes = self.axis.codes(rows[wire.score(self.k)])
-            kept = np.flatnonzero(self.stayed[codes])
+            codes = self.stayed.axis.codes(rows[wire.score(self.k)])
+            kept = np.flatnonzero(self.stayed.codes[codes])
             rows, codes = wire.take(rows, kept), codes[kept]
             rows[wire.LOSS_BIN] = self.loss.codes(rows[wire.LOSS])
-            rows[wire.pairs(self.k)] = self.at_point[codes, rows[wire.LOSS_BIN]]
+            rows[wire.pairs(self.k)] = self.stayed.pairs[codes, rows[wire.LOSS_BIN]]
         cd: Codes = rows[wire.LOSS_BIN]
         point = (cd & 1).astype(np.bool_)
         bucket = (cd >> 1).astype(np.int64)

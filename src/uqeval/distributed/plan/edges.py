@@ -104,6 +104,9 @@ class Grid:
     loss: Axis
     cells: Int  # (score codes, loss codes, 2)
 
+    def __reduce__(self) -> Any:  # without what is cached: it is made again where it is needed
+        return Grid, (self.score, self.loss, self.cells)
+
     @cached_property
     def n(self) -> int:
         return int(self.cells.sum())

@@ -16,21 +16,13 @@ import numpy as np
 from uqeval._check import nearest
 from uqeval._errors import InputError, notify
 from uqeval.distributed.engines.protocol import Engine, Folded, Input, Place, Shuffled, State
-from uqeval.distributed.plan import wire
-from uqeval.distributed.plan.by_loss import FinishLoss, RouteLoss
+from uqeval.distributed.plan import tallies, wire
+from uqeval.distributed.plan.by_loss import FinishLoss, RouteLoss, Stayed
 from uqeval.distributed.plan.by_score import FinishScore, RouteScore
 from uqeval.distributed.plan.columns import Prepare, Reading, Wanted, find_rows
 from uqeval.distributed.plan.count import Count, Draw, FirstRows, TryRows, merge, of_a_row
 from uqeval.distributed.plan.edges import Axis, Grid, RowsChanged, choose_edges, split_edges
-from uqeval.distributed.plan.tallies import (
-    ScoreSums,
-    add_point_pairs,
-    add_sizes,
-    check_buckets,
-    point_values,
-    sum_score,
-)
-from uqeval.distributed.result import Summary, Timed
+from uqeval.distributed.result import Summary
 from uqeval.evaluation.row_data import RowData
 from uqeval.inputs.columns import listed
 from uqeval.metrics.registry import REGISTRY, Metric, get_metric
@@ -108,7 +100,7 @@ class Run:
             raise InputError(f"There {'is 1 row' if self.n else 'are no rows'}. Ranking needs at least 2.")
 
     def _start(self) -> None:
-        with self.timed("sample"):
+        with self.summary.timed("sample"):
             self.axes = self._edges()
         self.summary.sampled_rows = self.engine.sampled_rows
         self.state = self._count()
@@ -121,9 +113,6 @@ class Run:
         found.prepare = replace(self.prepare, group=None, only=(self.prepare.group, group))
         found._start()
         return found
-
-    def timed(self, stage: str) -> Any:
-        return Timed(self.summary, stage)
 
     # ---- what is asked for ----
 
@@ -172,7 +161,7 @@ class Run:
 
     def _count(self) -> State:
         for attempt in range(_ROUNDS + 1):
-            with self.timed("count"):
+            with self.summary.timed("count"):
                 loss = self.axes.get(wire.LOSS, Axis(np.empty(0)))
                 axes = tuple(self.axes[wire.score(k)] for k in range(len(self.names)))
                 counted = Count(self.prepare, axes, loss, tuple(part.name for part in self.parts))
@@ -211,7 +200,7 @@ class Run:
 
     def _refine(self, wide: list[tuple[str, int, int]]) -> None:
         """Cuts the intervals that are too large, by rows from all over the source."""
-        with self.timed("refine"):
+        with self.summary.timed("refine"):
             wanted = tuple((name, code, rows // 20_000) for name, code, rows in wide)
             folded = self.engine.fold("refine", _Thin(self.prepare, self.axes, wanted), _join_thin)
             self._check_parts(folded.rows)
@@ -251,7 +240,7 @@ class Run:
 
     def shuffle(self, stage: str, inputs: list[Input], buckets: int, finish: Any) -> Shuffled:
         """One shuffle, counted and checked against the parts."""
-        with self.timed(stage):
+        with self.summary.timed(stage):
             done = self.engine.shuffle(stage, inputs, buckets, finish)
         self._check_parts(done.rows)
         self.summary.shuffles += 1
@@ -273,7 +262,7 @@ class Run:
     def constant(self, k: int) -> bool:
         return bool(self.state["low"][k] == self.state["high"][k])
 
-    def score(self, k: int) -> ScoreSums:
+    def score(self, k: int) -> tallies.ScoreSums:
         """Sums of score `k`: two shuffles of the rows that lie in intervals."""
         grid, prepare = self.grids[k], self.prepare
         ranks, pairs = prepare.wants_error, prepare.wants_loss
@@ -286,24 +275,24 @@ class Run:
             self.finish_score(k, (wire.score(k), wire.LOSS, wire.LOSS_BIN, wire.pairs(k)) if pairs else ()),
         )
         counts = grid.by_score.sum(axis=1)
-        check_buckets("Bin of the score", done.states, counts, int(counts[grid.small].sum()))
-        sums = sum_score(grid, done.states, self.constant(k), ranks, self.accepted)
+        tallies.check_buckets("Bin of the score", done.states, counts, int(counts[grid.small].sum()))
+        sums = tallies.sum_score(grid, done.states, self.constant(k), ranks, self.accepted)
         if not pairs:
             self.release(done.carried)
             return sums
         keep = (wire.score(k), wire.LOSS, wire.pairs(k))
-        inputs = [Input(RouteLoss(None, k, None, None, grid.loss, None, keep), done.carried)]
+        inputs = [Input(RouteLoss(None, k, grid.loss, keep), done.carried)]
         stayed = ~grid.small
         stayed[::2] = False
         if grid.rows[stayed][:, ::2].any():  # rows of large point bins whose loss lies in an interval
-            inputs.append(Input(RouteLoss(prepare, k, grid.score, stayed, grid.loss, grid.at_point, keep)))
+            inputs.append(Input(RouteLoss(prepare, k, grid.loss, keep, Stayed(grid.score, stayed, grid.at_point))))
         last = self.shuffle(f"loss, {self.names[k]}", inputs, len(grid.loss.edges) + 1, FinishLoss((k,), grid.by_loss))
         self.release(done.carried)
         self.release(last.carried)
-        check_buckets("Bin of the loss", last.states, grid.by_loss)
+        tallies.check_buckets("Bin of the loss", last.states, grid.by_loss)
         for state in last.states:
-            add_sizes(sums.sizes, state.get(f"sizes {k}", []))
-        add_point_pairs(sums, grid)
+            tallies.add_sizes(sums.sizes, state.get(f"sizes {k}", []))
+        tallies.add_point_pairs(sums, grid)
         if sum(rows for rows, _, _ in sums.sizes.values()) != self.n:
             raise RowsChanged("Rows were lost between the two shuffles. No result is given.")
         return sums
@@ -311,22 +300,8 @@ class Run:
     def finish_score(self, k: int, carry: tuple[str, ...], every: bool = False) -> FinishScore:
         """The finish of score bins; `every` row is carried where clusters or a comparison need it."""
         grid, pairs, ranks = self.grids[k], self.prepare.wants_loss, self.prepare.wants_error
-        credit, own = point_values(grid) if ranks and every else (None, None)
-        return FinishScore(
-            k,
-            grid.score,
-            grid.by_score,
-            grid.before,
-            ranks,
-            accepted=self.accepted if ranks else (),
-            at_point=grid.at_point if pairs else None,
-            across=grid.across if pairs else None,
-            by_loss=grid.by_loss if pairs else None,
-            credit=credit,
-            own=own,
-            every=every,
-            carry=carry,
-        )
+        credit, own = tallies.point_values(grid) if ranks and every else (None, None)
+        return FinishScore(k, grid, ranks, pairs, credit, own, self.accepted if ranks else (), every, carry)
 
 
 # ---- what is asked for --------------------------------------------------------------------------------------------
