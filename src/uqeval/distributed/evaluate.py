@@ -22,9 +22,7 @@ from uqeval.evaluation.evaluate import How, evaluate_rows, note_small, notes_of,
 from uqeval.evaluation.result import Evaluation, Mixed, Row
 from uqeval.inference.bootstrap import check_resamples
 from uqeval.inference.intervals import estimate_ece, estimate_mean, estimate_ranking, miscalibrated
-from uqeval.inference.result import Estimate
 from uqeval.inference.tally import EceTally
-from uqeval.metrics.registry import Metric
 
 
 def evaluate(
@@ -187,18 +185,12 @@ def _rows(run: Run, how: How, tie_rate: dict[str, float]) -> list[Row]:
     for metric in model:
         tally = model_tally(metric, run.state, of_model)
         if isinstance(tally, EceTally):
-            found = _ece(metric, tally, run, how)
+            drawn = (calibration_cells(run.state), 1 - how.level, check_seed(how.seed))
+            found = estimate_ece(metric, tally, how.level, partial(miscalibrated, tally, *drawn))
         else:
             found = estimate_mean(metric, tally, how.level)
         rows.append(Row(None, metric.name, None, found))
     return rows
-
-
-def _ece(metric: Metric, tally: EceTally, run: Run, how: How) -> Estimate:
-    def rejected() -> bool:
-        return miscalibrated(tally, calibration_cells(run.state), 1 - how.level, check_seed(how.seed))
-
-    return estimate_ece(metric, tally, how.level, rejected)
 
 
 def _clusters(rows: list[Row]) -> int:

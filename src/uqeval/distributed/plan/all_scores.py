@@ -17,7 +17,6 @@ from uqeval.distributed.engines.protocol import Input, State
 from uqeval.distributed.plan import tallies, wire
 from uqeval.distributed.plan.by_cluster import FinishModel, FinishUnits, Ranked, RouteUnits
 from uqeval.distributed.plan.by_loss import FinishLoss, RouteLoss
-from uqeval.distributed.plan.by_score import RouteScore
 from uqeval.distributed.plan.edges import changed
 from uqeval.distributed.plan.run import Run
 from uqeval.inference.tally import NAN, Held, JointPart, JointTally, Moments, Spread
@@ -34,35 +33,18 @@ def _chain(run: Run, scores: list[int]) -> tuple[list[tallies.ScoreSums], Any, t
     handle, made = None, list[str]()
     found = []
     for k in scores:
-        grid = run.grids[k]
-        rides = np.arange(grid.score.n_codes) % 2 == 1
         moved = (*base, *made, wire.bin_code(k))
         made += [wire.bin_code(k)] + [wire.pairs(k)] * pairs + [wire.credit(k), wire.own(k)] * ranks
         made += [*wire.places(k)] * (ranks and bool(run.accepted))
-        route = RouteScore(
-            prepare if handle is None else None, k, grid.score, grid.loss if pairs else None, rides, moved
-        )
-        finish = run.finish_score(k, (*base, *made), every=True)
-        done = run.shuffle(f"score {run.names[k]}", [Input(route, handle)], len(grid.score.edges) + 1, finish)
-        run.release(handle)
-        handle = done.carried
-        counts = grid.by_score.sum(axis=1)
-        tallies.check_buckets("Bin of the score", done.states, counts, int(counts[1::2].sum()))
-        found.append(tallies.sum_score(grid, done.states, run.constant(k), ranks, run.accepted))
-    if not pairs:
-        return found, handle, (*base, *made)
-    grid = run.grids[scores[0]]
+        sums, handle = run.score_bins(k, moved, (*base, *made), handle, every=True)
+        found.append(sums)
     columns = (*base, *made)
-    route_loss = RouteLoss(None, scores[0], grid.loss, columns, ride=True)
-    finish_loss = FinishLoss(tuple(scores), grid.by_loss, ride=True, carry=(*columns, wire.TIED))
-    done = run.shuffle("loss", [Input(route_loss, handle)], len(grid.loss.edges) + 1, finish_loss)
-    run.release(handle)
-    tallies.check_buckets("Bin of the loss", done.states, grid.by_loss, int(grid.by_loss[1::2].sum()))
-    for k, sums in zip(scores, found, strict=True):
-        for state in done.states:
-            tallies.add_sizes(sums.sizes, state.get(f"sizes {k}", []))
-        tallies.add_point_pairs(sums, run.grids[k])
-    return found, done.carried, (*columns, wire.TIED)
+    if not pairs:
+        return found, handle, columns
+    grid = run.grids[scores[0]]
+    route = RouteLoss(None, scores[0], grid.loss, columns, ride=True)
+    finish = FinishLoss(tuple(scores), grid.by_loss, ride=True, carry=(*columns, wire.TIED))
+    return found, run.loss_bins("loss", [Input(route, handle)], finish, found), finish.carry
 
 
 def _ranked(run: Run, k: int, sums: tallies.ScoreSums, metrics: list[Metric]) -> Ranked:

@@ -12,8 +12,9 @@ from uqeval import kernels
 from uqeval._check import Float, Int
 from uqeval.distributed.engines.protocol import Finished, Routed, State
 from uqeval.distributed.plan import wire
+from uqeval.distributed.plan.by_score import by_code
 from uqeval.distributed.plan.columns import Reading
-from uqeval.distributed.plan.edges import Axis, Codes, changed, ride, shares_sizes
+from uqeval.distributed.plan.edges import Axis, changed, shares_sizes
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,16 +48,7 @@ class RouteLoss(Reading):
             rows, codes = wire.take(rows, kept), codes[kept]
             rows[wire.LOSS_BIN] = self.loss.codes(rows[wire.LOSS])
             rows[wire.pairs(self.k)] = self.stayed.pairs[codes, rows[wire.LOSS_BIN]]
-        cd: Codes = rows[wire.LOSS_BIN]
-        point = (cd & 1).astype(np.bool_)
-        bucket = (cd >> 1).astype(np.int64)
-        rows = {name: rows[name] for name in self.keep}
-        if self.ride:
-            return Routed(wire.table_of(rows), ride(bucket, point, len(self.loss.edges) + 1))
-        if point.any():
-            keep = np.flatnonzero(~point)
-            rows, bucket = wire.take(rows, keep), bucket[keep]
-        return Routed(wire.table_of(rows), bucket)
+        return by_code({name: rows[name] for name in self.keep}, rows[wire.LOSS_BIN], self.ride, self.loss)
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from uqeval._check import Bit, Float, Int
 from uqeval.distributed.engines.protocol import Finished, Routed, State
 from uqeval.distributed.plan import wire
 from uqeval.distributed.plan.columns import Reading
-from uqeval.distributed.plan.edges import Axis, Codes, Grid, RowsChanged, changed, ride, shares_sizes, total_and_squares
+from uqeval.distributed.plan.edges import Axis, Codes, Grid, RowsChanged, changed, shares_sizes, total_and_squares
 from uqeval.inference.tally import Spread
 from uqeval.metrics.selective import Accepted
 
@@ -54,13 +54,19 @@ class RouteScore(Reading):
         codes = self.axis.codes(rows[wire.score(self.k)])
         if wire.bin_code(self.k) in self.keep:
             rows[wire.bin_code(self.k)] = codes
-        rows = {name: rows[name] for name in self.keep}
-        point = (codes & 1).astype(np.bool_)
-        stays = point & ~self.rides[codes]
-        if stays.any():
-            moving = np.flatnonzero(~stays)
-            rows, codes, point = wire.take(rows, moving), codes[moving], point[moving]
-        return Routed(wire.table_of(rows), ride((codes >> 1).astype(np.int64), point, len(self.axis.edges) + 1))
+        return by_code({name: rows[name] for name in self.keep}, codes, self.rides[codes], self.axis)
+
+
+def by_code(rows: wire.Rows, codes: Codes, rides: NDArray[np.bool_] | bool, axis: Axis) -> Routed:
+    """Rows of intervals go to the bucket of the interval; those of point bins ride along, dealt out, or stay."""
+    point = (codes & 1).astype(np.bool_)
+    stays = point & ~np.asarray(rides)
+    if stays.any():
+        moving = np.flatnonzero(~stays)
+        rows, codes, point = wire.take(rows, moving), codes[moving], point[moving]
+    bucket = (codes >> 1).astype(np.int64)
+    bucket[point] = np.arange(int(point.sum())) % (len(axis.edges) + 1)
+    return Routed(wire.table_of(rows), bucket)
 
 
 def _credit(order: kernels.Order, error: Bit) -> Int:

@@ -171,13 +171,6 @@ def changed(what: str, found: int, expected: int) -> RowsChanged:
     )
 
 
-def ride(bucket: Int, riding: NDArray[np.bool_], buckets: int) -> Int:
-    """Rows without a bucket of their own are dealt out in turn."""
-    count = int(riding.sum())
-    bucket[riding] = np.arange(count) % buckets
-    return bucket
-
-
 # ---- exact sums -------------------------------------------------------------------------------------------------
 
 

@@ -92,7 +92,7 @@ class Run:
         self.engine, self.request = engine, request
         self.parts = engine.parts()
         self.summary = Summary(engine.name, parts=len(self.parts))
-        self.metrics, self.prepare = self._prepare()
+        self.metrics, self.prepare = prepared(engine, request.chosen(), request.wanted)
         self.names = [name for name, _ in self.prepare.scores]
         self.rows: list[int] | None = None
         self._start()
@@ -113,18 +113,6 @@ class Run:
         found.prepare = replace(self.prepare, group=None, only=(self.prepare.group, group))
         found._start()
         return found
-
-    # ---- what is asked for ----
-
-    def _prepare(self) -> tuple[list[Metric], Prepare]:
-        chosen, names, wanted = self.request.chosen(), list(self.engine.schema().names), self.request.wanted
-        first = self.engine.sample(FirstRows(wanted.columns(names)), _FIRST)
-        if len(first) < 2:
-            raise InputError("There are fewer than 2 rows. Ranking needs at least 2.")
-        try:
-            return planned(chosen, names, wanted, first)
-        except InputError as error:
-            raise located(self.engine, wanted, error) from None
 
     # ---- pass 0 and 1 ----
 
@@ -259,43 +247,56 @@ class Run:
         """The surest shares whose risk is wanted."""
         return tuple(metric.formula for metric in self.metrics if isinstance(metric.formula, Accepted))
 
-    def constant(self, k: int) -> bool:
-        return bool(self.state["low"][k] == self.state["high"][k])
-
     def score(self, k: int) -> tallies.ScoreSums:
         """Sums of score `k`: two shuffles of the rows that lie in intervals."""
-        grid, prepare = self.grids[k], self.prepare
-        ranks, pairs = prepare.wants_error, prepare.wants_loss
-        loss = grid.loss if pairs else None
-        moved = (wire.score(k), *([wire.ERROR] * ranks), *([wire.LOSS, wire.LOSS_BIN] * pairs))
-        done = self.shuffle(
-            f"score {self.names[k]}",
-            [Input(RouteScore(prepare, k, grid.score, loss, grid.small, moved))],
-            len(grid.score.edges) + 1,
-            self.finish_score(k, (wire.score(k), wire.LOSS, wire.LOSS_BIN, wire.pairs(k)) if pairs else ()),
-        )
-        counts = grid.by_score.sum(axis=1)
-        tallies.check_buckets("Bin of the score", done.states, counts, int(counts[grid.small].sum()))
-        sums = tallies.sum_score(grid, done.states, self.constant(k), ranks, self.accepted)
-        if not pairs:
-            self.release(done.carried)
+        grid, prepare, own = self.grids[k], self.prepare, wire.score(k)
+        loss = (wire.LOSS, wire.LOSS_BIN) if prepare.wants_loss else ()
+        moved = (own, *([wire.ERROR] * prepare.wants_error), *loss)
+        sums, carried = self.score_bins(k, moved, (own, *loss, wire.pairs(k)) if loss else ())
+        if not loss:
+            self.release(carried)
             return sums
-        keep = (wire.score(k), wire.LOSS, wire.pairs(k))
-        inputs = [Input(RouteLoss(None, k, grid.loss, keep), done.carried)]
+        keep = (own, wire.LOSS, wire.pairs(k))
+        inputs = [Input(RouteLoss(None, k, grid.loss, keep), carried)]
         stayed = ~grid.small
         stayed[::2] = False
         if grid.rows[stayed][:, ::2].any():  # rows of large point bins whose loss lies in an interval
             inputs.append(Input(RouteLoss(prepare, k, grid.loss, keep, Stayed(grid.score, stayed, grid.at_point))))
-        last = self.shuffle(f"loss, {self.names[k]}", inputs, len(grid.loss.edges) + 1, FinishLoss((k,), grid.by_loss))
-        self.release(done.carried)
-        self.release(last.carried)
-        tallies.check_buckets("Bin of the loss", last.states, grid.by_loss)
-        for state in last.states:
-            tallies.add_sizes(sums.sizes, state.get(f"sizes {k}", []))
-        tallies.add_point_pairs(sums, grid)
-        if sum(rows for rows, _, _ in sums.sizes.values()) != self.n:
-            raise RowsChanged("Rows were lost between the two shuffles. No result is given.")
+        self.release(self.loss_bins(f"loss, {self.names[k]}", inputs, FinishLoss((k,), grid.by_loss), [sums]))
         return sums
+
+    def score_bins(
+        self, k: int, moved: tuple[str, ...], carry: tuple[str, ...], rows: Any = None, every: bool = False
+    ) -> tuple[tallies.ScoreSums, Any]:
+        """The shuffle by score `k`, of the source or of carried rows: sums of the bins, and the rows that go on.
+
+        Rows of point bins ride along where the bin is small, or where `every` row is needed later.
+        """
+        grid, prepare = self.grids[k], self.prepare if rows is None else None
+        loss = grid.loss if self.prepare.wants_loss else None
+        rides = np.arange(grid.score.n_codes) % 2 == 1 if every else grid.small
+        route, finish = RouteScore(prepare, k, grid.score, loss, rides, moved), self.finish_score(k, carry, every)
+        done = self.shuffle(f"score {self.names[k]}", [Input(route, rows)], len(grid.score.edges) + 1, finish)
+        self.release(rows)
+        counts = grid.by_score.sum(axis=1)
+        tallies.check_buckets("Bin of the score", done.states, counts, int(counts[rides].sum()))
+        constant = bool(self.state["low"][k] == self.state["high"][k])
+        return tallies.sum_score(grid, done.states, constant, self.prepare.wants_error, self.accepted), done.carried
+
+    def loss_bins(self, stage: str, inputs: list[Input], finish: FinishLoss, found: list[tallies.ScoreSums]) -> Any:
+        """The shuffle by loss, which completes the pair counts of the scores; the rows that go on."""
+        by_loss = finish.by_loss
+        done = self.shuffle(stage, inputs, len(by_loss) // 2 + 1, finish)
+        for given in inputs:
+            self.release(given.rows)
+        tallies.check_buckets("Bin of the loss", done.states, by_loss, int(by_loss[1::2].sum()) if finish.ride else 0)
+        for k, sums in zip(finish.scores, found, strict=True):
+            for state in done.states:
+                tallies.add_sizes(sums.sizes, state.get(f"sizes {k}", []))
+            tallies.add_point_pairs(sums, self.grids[k])
+            if sum(rows for rows, _, _ in sums.sizes.values()) != self.n:
+                raise RowsChanged("Rows were lost between the two shuffles. No result is given.")
+        return done.carried
 
     def finish_score(self, k: int, carry: tuple[str, ...], every: bool = False) -> FinishScore:
         """The finish of score bins; `every` row is carried where clusters or a comparison need it."""
@@ -307,10 +308,21 @@ class Run:
 # ---- what is asked for --------------------------------------------------------------------------------------------
 
 
-def planned(
+def prepared(engine: Engine, chosen: list[Metric] | None, wanted: Wanted) -> tuple[list[Metric], Prepare]:
+    """The metrics, and what to take from the columns, tried on some rows."""
+    names = list(engine.schema().names)
+    first = engine.sample(FirstRows(wanted.columns(names)), _FIRST)
+    if len(first) < 2:
+        raise InputError("There are fewer than 2 rows. Ranking needs at least 2.")
+    try:
+        return _planned(chosen, names, wanted, first)
+    except InputError as error:
+        raise _located(engine, wanted, error) from None
+
+
+def _planned(
     chosen: list[Metric] | None, names: list[str], wanted: Wanted, first: pa.Table
 ) -> tuple[list[Metric], Prepare]:
-    """The metrics, and what to take from the columns; `first` are some rows to try it on."""
     prepare = find_rows(names, wanted, chosen or [], first)
     if not prepare.scores:
         raise InputError("No score to evaluate. Name score columns, or give probabilities or logits.")
@@ -345,7 +357,7 @@ def _neither(a: State, b: State) -> State:
     return {}
 
 
-def located(engine: Engine, wanted: Wanted, error: InputError) -> InputError:
+def _located(engine: Engine, wanted: Wanted, error: InputError) -> InputError:
     """The same error with the file and the row in it, where it is about a row."""
     if not of_a_row(error):
         return error
