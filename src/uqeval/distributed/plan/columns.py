@@ -95,9 +95,9 @@ class Prepare:
     scores: tuple[tuple[str, str | None], ...]
     error: str | None
     loss: str | None
-    model: tuple[str, ...]
     plan: Plan
     options: Columns
+    model: tuple[str, ...] = ()
     cluster: str | None = None
     group: str | None = None
     wants_error: bool = True
@@ -221,7 +221,7 @@ def shifted(error: InputError, row: int) -> str:
     return re.sub(r"\brow (\d+)", lambda found: f"row {row + int(found[1])}", str(error))
 
 
-def find_rows(names: list[str], wanted: Wanted, metrics: Iterable[Metric], first: pa.Table) -> Prepare:
+def find_rows(names: list[str], wanted: Wanted, first: pa.Table) -> Prepare:
     """What to take from columns of these names; `first` are some rows of the source, to try it on."""
     plan, options = wanted.planned(names)
     pred = None
@@ -241,12 +241,10 @@ def find_rows(names: list[str], wanted: Wanted, metrics: Iterable[Metric], first
         else:
             there = [*by_column, *computed]
             raise InputError(f'There is no score "{name}".{nearest(name, there)} There are: {listed(there)}.')
-    quantities = [what for metric in metrics if not metric.uses_score for what in metric.quantities]
     return Prepare(
         scores=tuple(dict.fromkeys(chosen)),
         error=plan.single.get("error"),
         loss=plan.single.get("loss"),
-        model=tuple(what for what in dict.fromkeys(quantities) if what not in ("accuracy", "error")),
         plan=plan,
         options=options,
         cluster=wanted.cluster,

@@ -1,13 +1,15 @@
 """The exact algorithm, for any engine: sample, count, shuffle by score bin, shuffle by loss bin.
 
 Pass 0 samples rows and chooses edges. Pass 1 counts rows by score bin, loss bin and error. Shuffle 1 finishes score
-bins, shuffle 2 loss bins (`stages`). Every bin must come back exactly once with exactly the rows that were counted.
+bins (`by_score`), shuffle 2 loss bins (`by_loss`). Every bin must come back exactly once with exactly the rows that
+were counted.
 """
 
 from __future__ import annotations
 
 import copy
 import math
+import operator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -323,7 +325,7 @@ def prepared(engine: Engine, chosen: list[Metric] | None, wanted: Wanted) -> tup
 def _planned(
     chosen: list[Metric] | None, names: list[str], wanted: Wanted, first: pa.Table
 ) -> tuple[list[Metric], Prepare]:
-    prepare = find_rows(names, wanted, chosen or [], first)
+    prepare = find_rows(names, wanted, first)
     if not prepare.scores:
         raise InputError("No score to evaluate. Name score columns, or give probabilities or logits.")
     can = _allowed(prepare, first)
@@ -333,15 +335,15 @@ def _planned(
             raise InputError("No metric can rank a score here. Give `error` or `loss`, or label and prob_*.")
         if REGISTRY["aurc"] not in can:
             notify("no 0/1 errors: AURC and its relatives are left out (uqeval.evaluate takes them of a loss)")
-        prepare = find_rows(names, wanted, chosen, first)
     for metric in chosen:
         if metric not in can:
             raise InputError(
                 f"{metric.name} needs {', '.join(metric.needs)}, which the columns ({listed(names)}) do not give."
             )
-    return chosen, replace(
-        prepare, wants_error=REGISTRY["accuracy"] in can, wants_loss=any(m.tally == "pairs" for m in chosen)
-    )
+    own = dict.fromkeys(what for metric in chosen if not metric.uses_score for what in metric.quantities)
+    model = tuple(what for what in own if what not in ("accuracy", "error"))
+    error, loss = REGISTRY["accuracy"] in can, any(metric.tally == "pairs" for metric in chosen)
+    return chosen, replace(prepare, model=model, wants_error=error, wants_loss=loss)
 
 
 def _allowed(prepare: Prepare, first: pa.Table) -> list[Metric]:
@@ -353,10 +355,6 @@ def _allowed(prepare: Prepare, first: pa.Table) -> list[Metric]:
     return [m for m in STREAMED if not data.missing(m) and ("error" not in m.needs or data.error is not None)]
 
 
-def _neither(a: State, b: State) -> State:
-    return {}
-
-
 def _located(engine: Engine, wanted: Wanted, error: InputError) -> InputError:
     """The same error with the file and the row in it, where it is about a row."""
     if not of_a_row(error):
@@ -364,7 +362,7 @@ def _located(engine: Engine, wanted: Wanted, error: InputError) -> InputError:
     plan, options = wanted.planned(list(engine.schema().names))
     parts = tuple(part.name for part in engine.parts())
     try:
-        engine.fold("check", TryRows(plan, options, parts), _neither)
+        engine.fold("check", TryRows(plan, options, parts), operator.or_)
     except InputError as found:
         return found
     return error
