@@ -132,6 +132,11 @@ def file_engine(request):
     return _opener(request, request.param)
 
 
+@pytest.fixture(params=["local", DASK, SPARK])
+def file_engine_at_length(request):
+    return _opener(request, request.param)
+
+
 @pytest.fixture(params=["dask", SPARK])
 def cluster_engine(request):
     """Those whose workers are processes, which may die."""

@@ -295,7 +295,7 @@ def test_what_an_engine_gets_can_be_pickled_and_gives_the_same_again():
     moved, bucket = pickle.loads(pickle.dumps(route))(table)
     rows = moved.take(np.flatnonzero(bucket == 1))
     here, there = finish(1, rows), pickle.loads(pickle.dumps(finish))(1, rows)
-    assert here.state == there.state
+    np.testing.assert_equal(here.state, there.state)
     assert here.carried.equals(there.carried)
 
 

@@ -118,9 +118,7 @@ def compare(
             if opened.pred is not None:
                 found = compare_rows(opened.pred, scores, question)
             else:
-                assert opened.engine is not None
-                assert opened.wanted is not None
-                found = compare_engine(opened.engine, Request(opened.wanted, [metric]), question)
+                found = compare_engine(*opened.on_engine([metric], count), question)
     return _told(found, (*raised, *opened.notes()))
 
 
@@ -147,11 +145,6 @@ def _models(given: Mapping[Any, Predictions], arrays: Arrays) -> dict[str, Predi
 def compare_engine(engine: Engine, request: Request, question: Question) -> Comparison:
     """All pairs of scores of the rows of an engine; closes it, whatever happens."""
     metric = question.metric
-    if question.resamples:
-        raise InputError(
-            'method="bootstrap" needs all rows in memory. '
-            'Leave it out, collect the frame, or read files with engine="memory".'
-        )
     if not metric.uses_score:
         raise InputError(f"{metric.name} is the same for all scores of one model. Compare models instead.")
     if request.wanted.scores is not None and len(request.wanted.scores) < 2:

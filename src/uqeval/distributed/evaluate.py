@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from uqeval._check import Nan, Progress, check_choice, check_level, check_seed
-from uqeval._errors import InputError, UQWarning, collected, notify
+from uqeval._errors import UQWarning, collected, notify
 from uqeval.distributed.engines.protocol import Engine
 from uqeval.distributed.plan.all_scores import model_clusters, score_clusters
 from uqeval.distributed.plan.by_group import by_group, estimates_of_group
@@ -22,9 +22,7 @@ from uqeval.evaluation.evaluate import How, evaluate_rows, note_small, notes_of,
 from uqeval.evaluation.result import Evaluation, Mixed, Row
 from uqeval.inference.bootstrap import check_resamples
 from uqeval.inference.intervals import estimate_ece, estimate_mean, estimate_ranking, miscalibrated
-from uqeval.inference.result import Estimate
 from uqeval.inference.tally import EceTally
-from uqeval.metrics.registry import Metric
 
 
 def evaluate(
@@ -121,22 +119,11 @@ def evaluate(
             if opened.pred is not None:
                 found = evaluate_rows(opened.pred, scores, named, how)
             else:
-                found = _evaluate(opened, named, how)
+                found = evaluate_engine(*opened.on_engine(named, count), how)
     found = replace(found, warnings=tuple(dict.fromkeys((*raised, *found.warnings, *opened.notes()))))
     for note in found.warnings:
         notify(note, UQWarning, stacklevel=2)
     return found
-
-
-def _evaluate(opened: Source, metrics: list[str] | None, how: How) -> Evaluation:
-    if how.resamples:
-        raise InputError(
-            'method="bootstrap" needs all rows in memory. '
-            'Leave it out, collect the frame, or read files with engine="memory".'
-        )
-    assert opened.engine is not None
-    assert opened.wanted is not None
-    return evaluate_engine(opened.engine, Request(opened.wanted, metrics), how)
 
 
 # ---- on an engine -----------------------------------------------------------------------------------------------
@@ -198,18 +185,12 @@ def _rows(run: Run, how: How, tie_rate: dict[str, float]) -> list[Row]:
     for metric in model:
         tally = model_tally(metric, run.state, of_model)
         if isinstance(tally, EceTally):
-            found = _ece(metric, tally, run, how)
+            drawn = (calibration_cells(run.state), 1 - how.level, check_seed(how.seed))
+            found = estimate_ece(metric, tally, how.level, partial(miscalibrated, tally, *drawn))
         else:
             found = estimate_mean(metric, tally, how.level)
         rows.append(Row(None, metric.name, None, found))
     return rows
-
-
-def _ece(metric: Metric, tally: EceTally, run: Run, how: How) -> Estimate:
-    def rejected() -> bool:
-        return miscalibrated(tally, calibration_cells(run.state), 1 - how.level, check_seed(how.seed))
-
-    return estimate_ece(metric, tally, how.level, rejected)
 
 
 def _clusters(rows: list[Row]) -> int:

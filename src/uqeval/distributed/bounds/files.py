@@ -24,8 +24,8 @@ from uqeval.distributed.engines.local.engine import LocalEngine
 from uqeval.distributed.engines.protocol import Folded, Place, State
 from uqeval.distributed.plan import wire
 from uqeval.distributed.plan.columns import Prepare, Wanted, shifted
-from uqeval.distributed.plan.count import Draw, FirstRows
-from uqeval.distributed.plan.run import located, planned
+from uqeval.distributed.plan.count import Draw
+from uqeval.distributed.plan.run import prepared
 from uqeval.inputs.columns import column_options
 
 if TYPE_CHECKING:
@@ -121,7 +121,9 @@ def approx_scores(
     texts = [name for name in (wanted.options.label, wanted.options.pred) if name is not None]
     engine = LocalEngine(source, memory_limit=memory_limit, progress=progress, texts=texts)
     try:
-        prepare = _prepare(engine, wanted)
+        metrics, prepare = prepared(engine, None, wanted)
+        error, loss = (any(metric.name == name for metric in metrics) for name in ("uq_auc", "uq_c_index"))
+        prepare = replace(prepare, model=(), wants_error=error, wants_loss=loss)
         most = parse_memory(memory_limit) // 2 // (_STATE_BYTES * len(prepare.scores))
         engine.workers = max(1, min(kernels.cores(), most))
         states, folded = count_rows(engine, prepare, blank, int(8 / blank.approx))
@@ -139,19 +141,6 @@ def approx_scores(
         bytes=sum(result.bytes for result in results.values()),
         seconds=time.perf_counter() - start,
     )
-
-
-def _prepare(engine: LocalEngine, wanted: Wanted) -> Prepare:
-    names = list(engine.schema().names)
-    first = engine.sample(FirstRows(wanted.columns(names)), 1000)
-    if len(first) < 2:
-        raise InputError("There are fewer than 2 rows. Ranking needs at least 2.")
-    try:
-        metrics, prepare = planned(None, names, wanted, first)
-    except InputError as error:
-        raise located(engine, wanted, error) from None
-    allowed = {metric.name for metric in metrics}
-    return replace(prepare, model=(), wants_error="uq_auc" in allowed, wants_loss="uq_c_index" in allowed)
 
 
 def count_rows(

@@ -69,18 +69,13 @@ class FinishUnits:
     wrong: int
     scores: tuple[Ranked, ...]
     metrics: tuple[str, ...]
-    clustered: bool
     inflate: tuple[float, float] = (1.0, 1.0)  # of influence values of right and wrong rows
     sizes: Int | None = None  # rows of each cluster bucket
 
     def __call__(self, bucket: int, table: pa.Table) -> Finished:
         rows = wire.rows_of(table)
-        if self.sizes is not None and len(table) != int(self.sizes[bucket]):
-            raise changed(f"Bucket {bucket} of the clusters", len(table), int(self.sizes[bucket]))
         state: State = {"bucket": bucket, "rows": len(table)}
-        g = clusters_of(rows) if self.clustered else None
-        if g is not None:
-            state |= _cluster_counts(g, rows.get(wire.ERROR))
+        g = None if self.sizes is None else _clusters(rows, state, self.sizes)
         for metric in self.metrics:
             units = {"auc": self._auc, "pairs": self._pairs}.get(REGISTRY[metric].tally, self._areas)
             for name, x in units(metric, rows, g).items():
@@ -164,13 +159,16 @@ def clusters_of(rows: wire.Rows) -> Int:
     return g
 
 
-def _cluster_counts(g: Int, error: Any) -> State:
-    """Clusters, those with a right and with a wrong row, and the rows of the largest."""
-    sides = [0, 0]
-    if error is not None:
-        wrong = error.astype(bool)
+def _clusters(rows: wire.Rows, state: State, sizes: Int) -> Int:
+    """Clusters of a bucket, which must have come whole; notes how many, on which side, and the rows of the largest."""
+    if state["rows"] != (counted := int(sizes[state["bucket"]])):
+        raise changed(f"Bucket {state['bucket']} of the clusters", state["rows"], counted)
+    g, sides = clusters_of(rows), [0, 0]
+    if wire.ERROR in rows:
+        wrong = rows[wire.ERROR].astype(bool)
         sides = [len(np.unique(g[~wrong])), len(np.unique(g[wrong]))]
-    return {"held": Held(int(g.max()) + 1, *sides), "largest": int(np.bincount(g).max())}
+    state |= {"held": Held(int(g.max()) + 1, *sides), "largest": int(np.bincount(g).max())}
+    return g
 
 
 @dataclass(frozen=True)
@@ -184,10 +182,8 @@ class FinishModel:
 
     def __call__(self, bucket: int, table: pa.Table) -> Finished:
         rows = wire.rows_of(table)
-        if len(table) != int(self.sizes[bucket]):
-            raise changed(f"Bucket {bucket} of the clusters", len(table), int(self.sizes[bucket]))
-        g = clusters_of(rows)
-        state: State = {"bucket": bucket, "rows": len(table), **_cluster_counts(g, rows.get(wire.ERROR))}
+        state: State = {"bucket": bucket, "rows": len(table)}
+        g = _clusters(rows, state, self.sizes)
         for name, value in self.values.items():
             if name == "confidence":
                 assert self.signs is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,11 +12,20 @@ from uqeval import kernels
 from uqeval._check import Float, Int
 from uqeval.distributed.engines.protocol import Finished, Routed, State
 from uqeval.distributed.plan import wire
+from uqeval.distributed.plan.by_score import by_code
 from uqeval.distributed.plan.columns import Reading
-from uqeval.distributed.plan.edges import Axis, Codes, changed, ride, shares_sizes
+from uqeval.distributed.plan.edges import Axis, changed, shares_sizes
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+class Stayed(NamedTuple):
+    """Rows of large score point bins, which have not moved yet."""
+
+    axis: Axis  # of the score
+    codes: NDArray[np.bool_]  # (codes,): which stayed
+    pairs: Int  # (score codes, loss codes): their pair counts
 
 
 @dataclass(frozen=True)
@@ -24,36 +33,22 @@ class RouteLoss(Reading):
     """By the bin of the loss: rows carried from the score bins, or (with `prepare`) rows of score point bins."""
 
     k: int
-    axis: Axis | None  # of the score, for rows of the source …
-    stayed: NDArray[np.bool_] | None  # … and the codes whose rows have not moved yet
     loss: Axis
-    at_point: Int | None
     keep: tuple[str, ...]
+    stayed: Stayed | None = None
     ride: bool = False
 
     def __call__(self, table: pa.Table) -> Routed:
-        if self.prepare is None:
+        if self.prepare is None or self.stayed is None:
             rows = wire.rows_of(table)
         else:
-            assert self.axis is not None
-            assert self.stayed is not None
-            assert self.at_point is not None
             rows = self.prepare(table, (self.k,))
-            codes = self.axis.codes(rows[wire.score(self.k)])
-            kept = np.flatnonzero(self.stayed[codes])
+            codes = self.stayed.axis.codes(rows[wire.score(self.k)])
+            kept = np.flatnonzero(self.stayed.codes[codes])
             rows, codes = wire.take(rows, kept), codes[kept]
             rows[wire.LOSS_BIN] = self.loss.codes(rows[wire.LOSS])
-            rows[wire.pairs(self.k)] = self.at_point[codes, rows[wire.LOSS_BIN]]
-        cd: Codes = rows[wire.LOSS_BIN]
-        point = (cd & 1).astype(np.bool_)
-        bucket = (cd >> 1).astype(np.int64)
-        rows = {name: rows[name] for name in self.keep}
-        if self.ride:
-            return Routed(wire.table_of(rows), ride(bucket, point, len(self.loss.edges) + 1))
-        if point.any():
-            keep = np.flatnonzero(~point)
-            rows, bucket = wire.take(rows, keep), bucket[keep]
-        return Routed(wire.table_of(rows), bucket)
+            rows[wire.pairs(self.k)] = self.stayed.pairs[codes, rows[wire.LOSS_BIN]]
+        return by_code({name: rows[name] for name in self.keep}, rows[wire.LOSS_BIN], self.ride, self.loss)
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from uqeval._check import Bit, Float, Int
 from uqeval.distributed.engines.protocol import Finished, Routed, State
 from uqeval.distributed.plan import wire
 from uqeval.distributed.plan.columns import Reading
-from uqeval.distributed.plan.edges import Axis, Codes, RowsChanged, changed, ride, shares_sizes, total_and_squares
+from uqeval.distributed.plan.edges import Axis, Codes, Grid, RowsChanged, changed, shares_sizes, total_and_squares
 from uqeval.inference.tally import Spread
 from uqeval.metrics.areas import Accepted
 
@@ -54,13 +54,19 @@ class RouteScore(Reading):
         codes = self.axis.codes(rows[wire.score(self.k)])
         if wire.bin_code(self.k) in self.keep:
             rows[wire.bin_code(self.k)] = codes
-        rows = {name: rows[name] for name in self.keep}
-        point = (codes & 1).astype(np.bool_)
-        stays = point & ~self.rides[codes]
-        if stays.any():
-            moving = np.flatnonzero(~stays)
-            rows, codes, point = wire.take(rows, moving), codes[moving], point[moving]
-        return Routed(wire.table_of(rows), ride((codes >> 1).astype(np.int64), point, len(self.axis.edges) + 1))
+        return by_code({name: rows[name] for name in self.keep}, codes, self.rides[codes], self.axis)
+
+
+def by_code(rows: wire.Rows, codes: Codes, rides: NDArray[np.bool_] | bool, axis: Axis) -> Routed:
+    """Rows of intervals go to the bucket of the interval; those of point bins ride along, dealt out, or stay."""
+    point = (codes & 1).astype(np.bool_)
+    stays = point & ~np.asarray(rides)
+    if stays.any():
+        moving = np.flatnonzero(~stays)
+        rows, codes, point = wire.take(rows, moving), codes[moving], point[moving]
+    bucket = (codes >> 1).astype(np.int64)
+    bucket[point] = np.arange(int(point.sum())) % (len(axis.edges) + 1)
+    return Routed(wire.table_of(rows), bucket)
 
 
 def _credit(order: kernels.Order, error: Bit) -> Int:
@@ -76,13 +82,9 @@ class FinishScore:
     """A score interval: its share of UQ-AUC and AURC, and of the pair counts the part inside the bin."""
 
     k: int
-    axis: Axis
-    counts: Int  # (codes, 2): right and wrong rows of each score code
-    before: Int  # the same of all lower codes
+    grid: Grid
     ranks: bool  # UQ-AUC, AURC and relatives are wanted
-    at_point: Int | None = None  # (score codes, loss codes): pair counts of rows in score point bins …
-    across: Int | None = None  # … and across bins, of all rows; None where UQ-C-index is not wanted
-    by_loss: Int | None = None
+    pairs: bool  # UQ-C-index is wanted
     credit: Int | None = None  # (codes, 2): for rows of point bins twice the credit of a right and of a wrong row …
     own: Float | None = None  # … and their `own` of AURC
     accepted: tuple[Accepted, ...] = ()  # the surest shares whose risk is wanted
@@ -91,14 +93,14 @@ class FinishScore:
 
     def __call__(self, bucket: int, table: pa.Table) -> Finished:
         rows = wire.rows_of(table)
-        s, edges = rows[wire.score(self.k)], self.axis.edges
+        s, edges = rows[wire.score(self.k)], self.grid.score.edges
         own = np.ones(len(s), dtype=np.bool_) if bucket == 0 else s > edges[bucket - 1]
         if bucket < len(edges):
             own &= s < edges[bucket]
         if own.all():
             return self._bin(bucket, rows)
         rest = np.flatnonzero(~own)
-        riding = self._riders(wire.take(rows, rest), self.axis.codes(s[rest]))
+        riding = self._riders(wire.take(rows, rest), self.grid.score.codes(s[rest]))
         state: State = {"bucket": bucket, "rows": 0}
         carried = riding
         if own.any():
@@ -117,13 +119,13 @@ class FinishScore:
             raise RowsChanged(
                 f"A bin of the score got rows of another one ({int((~q & 1).sum())}). No result is given."
             )
-        if self.at_point is not None:
-            rows[wire.pairs(k)] = self.at_point[q, rows[wire.LOSS_BIN]]
+        if self.pairs:
+            rows[wire.pairs(k)] = self.grid.at_point[q, rows[wire.LOSS_BIN]]
         if self.credit is not None and self.own is not None:
             e = rows[wire.ERROR].astype(np.int64)
             rows[wire.credit(k)], rows[wire.own(k)] = self.credit[q, e], self.own[q, e]
-            before = self.before.sum(axis=1)[q]
-            rows |= dict(zip(wire.places(k), (before, before + self.counts.sum(axis=1)[q]), strict=True))
+            before = self.grid.before.sum(axis=1)[q]
+            rows |= dict(zip(wire.places(k), (before, before + self.grid.by_score.sum(axis=1)[q]), strict=True))
         if not self.every and wire.LOSS_BIN in rows:  # counted from the grid already
             rows = wire.take(rows, np.flatnonzero(~rows[wire.LOSS_BIN] & 1))
         return {name: rows[name] for name in self.carry}
@@ -131,7 +133,7 @@ class FinishScore:
     def _bin(self, bucket: int, rows: wire.Rows) -> Finished:
         k, code = self.k, 2 * bucket
         s = np.ascontiguousarray(rows[wire.score(k)], dtype=np.float64)
-        expected = int(self.counts[code].sum())
+        expected = int(self.grid.by_score[code].sum())
         if len(s) != expected:
             raise changed(f"Bin {bucket} of the score", len(s), expected)
         state: State = {"bucket": bucket, "rows": expected, "riders": 0}
@@ -140,42 +142,40 @@ class FinishScore:
         state["ties2"] = int((order.end - order.start).sum())
         if self.ranks:
             self._ranks(state, out, order, code, rows[wire.ERROR])
-        if self.across is not None and self.by_loss is not None:
+        if self.pairs:
             cd = rows[wire.LOSS_BIN]
             inside = kernels.pair_counts(s[None], cd.astype(np.float64))[0][0]
-            out[wire.pairs(k)] = self.across[code][cd] + inside
+            out[wire.pairs(k)] = self.grid.across[code][cd] + inside
             point = (cd & 1).astype(np.bool_)
             if point.any():  # final: no comparable row shares the loss
-                state["sizes"] = shares_sizes(out[wire.pairs(k)][point], self.by_loss[cd[point]])
+                state["sizes"] = shares_sizes(out[wire.pairs(k)][point], self.grid.by_loss[cd[point]])
                 if not self.every:
                     out = wire.take(out, np.flatnonzero(~point))
         return Finished(state, wire.table_of({name: out[name] for name in self.carry}) if self.carry else None)
 
     def _ranks(self, state: State, out: wire.Rows, order: kernels.Order, code: int, error: Bit) -> None:
         e = error[order.row]
-        right_before, wrong_before = (int(x) for x in self.before[code])
-        right_total, wrong_total = (int(x) for x in self.counts.sum(axis=0))
-        wrong = int(e.sum())
+        right_before, wrong_before = (int(x) for x in self.grid.before[code])
+        total, wrong_total, wrong = self.grid.n, self.grid.wrong, int(e.sum())
         right = len(e) - wrong
-        if wrong != int(self.counts[code, 1]):
-            raise changed(f"Bin {code // 2} of the score (wrong rows)", wrong, int(self.counts[code, 1]))
+        if wrong != (counted := int(self.grid.by_score[code, 1])):
+            raise changed(f"Bin {code // 2} of the score (wrong rows)", wrong, counted)
         credit = _credit(order, e)
         is_wrong = e.view(np.bool_)
         (of_wrong, wrong2), (of_right, right2) = (total_and_squares(credit[side]) for side in (is_wrong, ~is_wrong))
         below, above = 2 * right_before, 2 * (wrong_total - wrong_before - wrong)
-        state["auc"] = [
+        # Rows above each wrong row, ties half, doubled: for the interval of AUGRC with few errors.
+        top = 2 * (total - right_before - wrong_before) - (order.start + order.end)[is_wrong]
+        area, own = _area_of_rows(order, e, right_before + wrong_before, wrong_before, total)
+        start, stop = (x + (right_before + wrong_before) for x in (order.start, order.end))
+        state["ranks"] = BinRanks(
             of_wrong + below * wrong,
             wrong2 + 2 * below * of_wrong + below**2 * wrong,
             right2 + 2 * above * of_right + above**2 * right,
-        ]
-        # wire.Rows above each wrong row, ties half, doubled: for the interval of AUGRC with few errors.
-        total = right_total + wrong_total
-        top = 2 * (total - right_before - wrong_before) - (order.start + order.end)[is_wrong]
-        state["above2"] = total_and_squares(top)[1]
-        area, own = _area_of_rows(order, e, right_before + wrong_before, wrong_before, total)
-        state["area"] = area
-        start, stop = (x + (right_before + wrong_before) for x in (order.start, order.end))
-        state["accepted"] = [accepted_sums(rule, start, stop, is_wrong, total) for rule in self.accepted]
+            total_and_squares(top)[1],
+            area,
+            tuple(accepted_sums(rule, start, stop, is_wrong, total) for rule in self.accepted),
+        )
         if wire.credit(self.k) in self.carry:
             values = np.empty(len(e), dtype=np.int64)
             values[order.row] = credit + np.where(is_wrong, below, above)
@@ -187,11 +187,22 @@ class FinishScore:
                 out[name][order.row] = place
 
 
-def accepted_sums(rule: Accepted, start: Int, stop: Int, wrong: NDArray[np.bool_], total: int) -> list[float]:
+class BinRanks(NamedTuple):
+    """What a bin adds to UQ-AUC, to the areas and to the risks of the surest rows."""
+
+    credit2: int  # of UQ-AUC, over its wrong rows …
+    wrong_squares: int  # … and the squares over its wrong rows and over its right rows
+    right_squares: int
+    above2: int  # Σ over wrong rows of (2·rows above)², ties half
+    area: Area
+    shares: tuple[Float, ...]  # `accepted_sums` of each share
+
+
+def accepted_sums(rule: Accepted, start: Int, stop: Int, wrong: NDArray[np.bool_], total: int) -> Float:
     """Σ share and Σ share² of right rows and of wrong rows, Σ over rows next to the cut, and over the wrong ones."""
     share, near = rule.share(start, stop, total), rule.near(start, stop, total, total)
     sums = [float(x[side].sum()) for side in (~wrong, wrong) for x in (share, share * share)]
-    return [*sums, float(near.sum()), float(near[wrong].sum())]
+    return np.array([*sums, float(near.sum()), float(near[wrong].sum())])
 
 
 # ---- AURC piece by piece ----------------------------------------------------------------------------------------

@@ -96,9 +96,9 @@ class Prepare:
     scores: tuple[tuple[str, str | None], ...]
     error: str | None
     loss: str | None
-    model: tuple[str, ...]
     plan: Plan
     options: Columns
+    model: tuple[str, ...] = ()
     cluster: str | None = None
     group: str | None = None
     wants_error: bool = True
@@ -112,25 +112,19 @@ class Prepare:
         return "prob" in self.plan.tables or "logit" in self.plan.tables or bool(self.plan.members)
 
     @property
-    def plain(self) -> bool:
-        """Whether columns can be taken as they are."""
-        return (
-            all(column is not None for _, column in self.scores)
-            and not self.model
-            and (not self.wants_error or self.error is not None)
-            and (not self.wants_loss or self.loss is not None)
-        )
+    def plain(self) -> dict[str, str] | None:
+        """The columns that are taken as they are, by name on the wire; None where something must be computed."""
+        found = {wire.score(k): column for k, (_, column) in enumerate(self.scores)}
+        found |= {wire.ERROR: self.error} if self.wants_error else {}
+        found |= {wire.LOSS: self.loss} if self.wants_loss else {}
+        known = {name: column for name, column in found.items() if column is not None}
+        return None if self.model or len(known) < len(found) else known
 
     @property
     def columns(self) -> tuple[str, ...]:
         """What to read."""
         own = [name for name in (self.cluster, self.group, self.only and self.only[0]) if name is not None]
-        if self.plain:
-            used = [column for _, column in self.scores if column is not None]
-            wanted = ((self.wants_error, self.error), (self.wants_loss, self.loss))
-            used += [name for want, name in wanted if want and name is not None]
-        else:
-            used = self.plan.needed
+        used = self.plan.needed if (plain := self.plain) is None else plain.values()
         return tuple(dict.fromkeys([*used, *own]))
 
     @property
@@ -152,16 +146,11 @@ class Prepare:
             table = table.take(
                 np.flatnonzero(np.array([name == self.only[1] for name in names], dtype=np.bool_)[index])
             )
-        rows: wire.Rows = {}
-        if self.plain:
-            for k in chosen:
-                rows[wire.score(k)] = _numbers(table, str(self.scores[k][1]))
-            if self.wants_error and self.error is not None:
-                rows[wire.ERROR] = _bits(table, self.error)
-            if self.wants_loss and self.loss is not None:
-                rows[wire.LOSS] = _numbers(table, self.loss)
-        else:
+        if (plain := self.plain) is None:
             rows = self._modelled(table, chosen)
+        else:
+            names = [wire.score(k) for k in chosen] + [name for name in (wire.ERROR, wire.LOSS) if name in plain]
+            rows = {name: (_bits if name == wire.ERROR else _numbers)(table, plain[name]) for name in names}
         if self.cluster is not None:
             rows |= dict(zip(wire.CLUSTER, keys_of(table.column(self.cluster)), strict=True))
         return rows
@@ -233,7 +222,7 @@ def shifted(error: InputError, row: int) -> str:
     return re.sub(r"\brow (\d+)", lambda found: f"row {row + int(found[1])}", str(error))
 
 
-def find_rows(names: list[str], wanted: Wanted, metrics: Iterable[Metric], first: pa.Table) -> Prepare:
+def find_rows(names: list[str], wanted: Wanted, first: pa.Table) -> Prepare:
     """What to take from columns of these names; `first` are some rows of the source, to try it on."""
     plan, options = wanted.planned(names)
     pred = None
@@ -253,12 +242,10 @@ def find_rows(names: list[str], wanted: Wanted, metrics: Iterable[Metric], first
         else:
             there = [*by_column, *computed]
             raise InputError(f'There is no score "{name}".{nearest(name, there)} There are: {listed(there)}.')
-    quantities = [what for metric in metrics if not metric.uses_score for what in metric.quantities]
     return Prepare(
         scores=tuple(dict.fromkeys(chosen)),
         error=plan.single.get("error"),
         loss=plan.single.get("loss"),
-        model=tuple(what for what in dict.fromkeys(quantities) if what not in ("accuracy", "error")),
         plan=plan,
         options=options,
         cluster=wanted.cluster,

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 import re
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -188,32 +191,26 @@ def _join_moments(a: Float, b: Float) -> Float:
     return np.stack([count, a[:, 1] + gap * share, a[:, 2] + b[:, 2] + gap * gap * a[:, 0] * share], axis=1)
 
 
-_SUMS = ("rows", "wrong", "brier_infinite", "log_loss_infinite", "infinite", "clusters", "confidence")
+def _join_groups(a: dict[str, int], b: dict[str, int]) -> dict[str, int]:
+    groups = dict(Counter(a) + Counter(b))
+    if len(groups) > MOST_GROUPS:
+        raise InputError(f"There are more than {MOST_GROUPS:,} groups. Choose a coarser column.")
+    return groups
+
+
+_JOIN: dict[str, Callable[[Any, Any], Any]] = {
+    "low": np.minimum,
+    "high": np.maximum,
+    "groups": _join_groups,
+}  # the others are sums
+_JOIN |= dict.fromkeys(("brier", "log_loss", "ece"), _join_moments)
 
 
 def merge(a: State, b: State) -> State:
     """Two counts of different rows as one."""
-    found: dict[str, Any] = {"bad": [*a["bad"], *b["bad"]], "rows": a["rows"] + b["rows"]}
-    if found["bad"]:
-        found["bad"] = _shortest(found["bad"])
-        return found
-    for name in a:
-        if name in _SUMS or name.startswith("cells"):
-            found[name] = a[name] + b[name]
-        elif name == "low":
-            found[name] = np.minimum(a[name], b[name])
-        elif name == "high":
-            found[name] = np.maximum(a[name], b[name])
-        elif name in ("brier", "log_loss", "ece"):
-            found[name] = _join_moments(a[name], b[name])
-        elif name == "groups":
-            groups = dict(a[name])
-            for group, count in b[name].items():
-                groups[group] = groups.get(group, 0) + count
-            if len(groups) > MOST_GROUPS:
-                raise InputError(f"There are more than {MOST_GROUPS:,} groups. Choose a coarser column.")
-            found[name] = groups
-    return found
+    if bad := _shortest([*a["bad"], *b["bad"]]):
+        return {"bad": bad, "rows": a["rows"] + b["rows"]}
+    return {name: _JOIN.get(name, operator.add)(a[name], b[name]) for name in a}
 
 
 def _shortest(bad: list[list[Any]]) -> list[list[Any]]:

@@ -104,6 +104,9 @@ class Grid:
     loss: Axis
     cells: Int  # (score codes, loss codes, 2)
 
+    def __reduce__(self) -> Any:  # without what is cached: it is made again where it is needed
+        return Grid, (self.score, self.loss, self.cells)
+
     @cached_property
     def n(self) -> int:
         return int(self.cells.sum())
@@ -166,13 +169,6 @@ def changed(what: str, found: int, expected: int) -> RowsChanged:
         f"{what} came back with {found:,} rows, but {expected:,} were counted. The data changed while it was read, or "
         f"the engine lost or doubled rows. No result is given; run it again on data that stays as it is."
     )
-
-
-def ride(bucket: Int, riding: NDArray[np.bool_], buckets: int) -> Int:
-    """Rows without a bucket of their own are dealt out in turn."""
-    count = int(riding.sum())
-    bucket[riding] = np.arange(count) % buckets
-    return bucket
 
 
 # ---- exact sums -------------------------------------------------------------------------------------------------

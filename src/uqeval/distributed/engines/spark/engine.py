@@ -129,7 +129,8 @@ class SparkEngine(BaseEngine):
         frame, read = self._scan(function.columns, self.source.chunks)
         task = moving.value_task(read, partial(pieces.fold, function=function, merger=merge))
         folds = frame.mapInArrow(task, moving.RECORD)
-        tasks = self._slices() if isinstance(self.source, Files) else len(self.source.chunks)
+        tasks = len(self.source.chunks)
+        tasks = self._tasks(tasks, 4) if isinstance(self.source, Files) else tasks
         while tasks > pieces.FAN:
             tasks = -(-tasks // pieces.FAN)
             folds = folds.repartition(tasks).mapInArrow(moving.merge_task(merge), moving.RECORD)
@@ -145,7 +146,7 @@ class SparkEngine(BaseEngine):
                 frame, reader = given.rows.where(blobs), moving.read_carried
             routed = frame.mapInArrow(moving.route_task(reader, given.route), moving.MOVED)
             moved = routed if moved is None else moved.union(routed)
-        moved = moved.repartition(self._tasks(buckets), "bucket")
+        moved = moved.repartition(self._tasks(buckets, 2), "bucket")
         done = moved.groupBy("bucket").applyInArrow(moving.finish_task(finish), moving.RECORD)
         # Kept on disk until `release`; where a machine is lost, Spark computes its part again.
         done = done.persist(StorageLevel.DISK_ONLY)
@@ -172,15 +173,10 @@ class SparkEngine(BaseEngine):
     def _rows(self) -> int:
         return self.source.rows or 0
 
-    def _slices(self) -> int:
-        """Tasks that read files: not many more than there are cores, unless they would be large."""
-        wanted = max(4 * self.session.sparkContext.defaultParallelism, self._rows() >> 20)
-        return max(1, min(len(self.source.chunks), wanted))
-
-    def _tasks(self, buckets: int) -> int:
-        """Tasks that finish buckets, one after another: some millions of rows each."""
-        wanted = max(2 * self.session.sparkContext.defaultParallelism, self._rows() >> 21)
-        return max(1, min(buckets, wanted))
+    def _tasks(self, items: int, each: int) -> int:
+        """Tasks that share chunks or buckets: so many a core, unless they would be large."""
+        wanted = max(each * self.session.sparkContext.defaultParallelism, each * self._rows() >> 22)
+        return max(1, min(items, wanted))
 
     def _scan(
         self, columns: tuple[str, ...] | None, chunks: Sequence[Chunk], tasks: int | None = None
@@ -190,7 +186,7 @@ class SparkEngine(BaseEngine):
         if isinstance(self.source, Frame):
             return self.source.select(columns), partial(read_frame, most)
         read = partial(read_files, self.source, chunks, columns, most)
-        return self.session.range(0, len(chunks), 1, tasks or max(1, min(len(chunks), self._slices()))), read
+        return self.session.range(0, len(chunks), 1, tasks or self._tasks(len(chunks), 4)), read
 
     # ---- jobs ----
 
