@@ -80,12 +80,9 @@ LATE_OWN = {
     "uqeval.distributed.engines.dask.engine": "the extra dask",
     "uqeval.distributed.engines.spark.engine": "the extra spark",
     "uqeval.kernels.native": "compiled, where there was a compiler",
-    "uqeval.methods.batched": "torch",
-    "uqeval.methods.loop": "torch",
-    "uqeval.reproduce.models.text.zeroshot": "torch and transformers",
-    "uqeval.reproduce.models.vision.classify": "torch and torchvision",
-    "uqeval.reproduce.models.vision.probe": "torch",
-    "uqeval.reproduce.models.vision.zoo": "torch",
+    **dict.fromkeys(("uqeval.methods.batched", "uqeval.methods.loop"), "the extra torch"),
+    **{f"uqeval.reproduce.models.vision.{name}": "the extra torch" for name in ("classify", "probe", "zoo")},
+    "uqeval.reproduce.models.text.zeroshot": "all studies, which take a second",
 }
 ANYWHERE = {"numpy", "__future__"} | set(sys.stdlib_module_names)
 FACADES = {SRC / "__init__.py", SRC / "__main__.py"}
