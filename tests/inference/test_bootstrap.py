@@ -174,6 +174,7 @@ def test_weighted_values_are_those_of_copied_rows_and_weights_of_one_change_noth
             np.testing.assert_allclose(ones, plain, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_large_samples_are_counted_exactly():
     for n in [65_535, 65_536]:
         with noted(n=n):
@@ -328,6 +329,7 @@ def test_what_cannot_be_resampled_is_refused():
 # ---- estimate and compare ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @each("metric", [*RANKING, "accuracy", "brier", "log_loss", "ece", "ece_debiased"])
 @each("clustered", [False, True])
 def test_standard_error_agrees_with_the_default(metric, clustered):
@@ -456,6 +458,7 @@ def test_candidates_are_resampled_together():
                 assert other.low <= other.difference <= other.high
 
 
+@pytest.mark.slow
 @each("metric", ["uq_auc", "uq_c_index", "aurc"])
 @each("kind", ["plain", "weights", "clusters"])
 def test_bootstrap_and_influence_agree_on_a_difference(metric, kind):
