@@ -436,6 +436,13 @@ def test_only_the_fixed_candidates_can_be_returned(rows, max_risk, level, candid
         check_counts(t, rows.score, rows.loss)
 
 
+def test_a_threshold_by_hand_claims_no_rows():
+    t = Threshold.from_value(0.5, max_risk=0.1)
+    assert (t.n, t.n_accepted, t.errors_accepted, t.n_scores, t.n_targets) == (0, 0, 0, 1, 1)
+    assert np.isnan([t.coverage, *t.coverage_interval, t.risk, t.risk_bound]).all()
+    assert str(t) == t.statement()
+
+
 def test_evidence_that_is_just_enough_certifies():
     # No error in five rows has the p-value 2⁻⁵ against a risk of ½, exactly; in four rows it is 2⁻⁴.
     for method in [m for m in METHODS if m != "crc"]:
