@@ -154,7 +154,7 @@ def test_p_values_of_losses_are_small_as_rarely_as_they_claim():
     for n in [5, 100]:
         for max_risk in [0.05, 0.3]:
             for law in LAWS:
-                rng, runs = np.random.default_rng(len(law) + n), 4000
+                rng, runs = np.random.default_rng(len(law) + n), 2000
                 loss = LAWS[law](rng, (runs, n), max_risk)
                 stakes = bounds.betting_scale(max_risk)
                 with np.errstate(divide="ignore"):
@@ -400,7 +400,7 @@ def test_rise_stakes_are_never_ruined_and_win_where_all_is_lost():
 
 def test_the_mean_rise_e_value_is_at_most_one_while_the_promise_holds():
     for law in LAWS:
-        rng, runs, n, max_risk = np.random.default_rng(3), 4000, 20, 0.2
+        rng, runs, n, max_risk = np.random.default_rng(3), 2000, 20, 0.2
         e = np.exp(
             [bounds.log_mean_exp(bounds.rise_log_e(row, max_risk)) for row in LAWS[law](rng, (runs, n), max_risk)]
         )

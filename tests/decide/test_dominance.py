@@ -20,7 +20,7 @@ from uqeval._result import strict
 from uqeval.decide import Dominance
 
 COLUMNS = ["max_risk", "right_a", "right_b", "difference", "low", "high"]
-dominance = partial(uq.dominance, resamples=100)  # as few as it takes
+dominance = partial(uq.dominance, resamples=40)  # as few as it takes
 
 
 def quiet(function, *args, **kwargs):
@@ -78,7 +78,7 @@ def simulated(n=400, seed=0, noise=0.5):
 # ---- the curves -----------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(pairs())
 def test_curves_are_the_accepted_right_rows_by_definition(case):
     a, b, error = case
@@ -161,7 +161,7 @@ def test_all_wrong_accepts_nothing():
 # ---- what changes nothing -------------------------------------------------------------------------------------
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(pairs())
 def test_a_score_against_itself_differs_nowhere(case):
     a, _, error = case
@@ -172,7 +172,7 @@ def test_a_score_against_itself_differs_nowhere(case):
     assert "Neither" in found.statement()
 
 
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(pairs(kinds=("grid", "continuous", "mixture", "constant")))
 def test_increasing_transforms_of_the_scores_change_nothing(case):
     a, b, error = case
@@ -186,7 +186,7 @@ def test_increasing_transforms_of_the_scores_change_nothing(case):
         check_equal(one, dominance(a, change(b), error))
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(pairs(), seeds)
 def test_row_order_changes_neither_curves_nor_band(case, seed):
     a, b, error = case
@@ -211,7 +211,7 @@ def test_row_order_changes_no_band_of_clusters(case, seed):
     check_equal(one, quiet(dominance, a[order], b[order], error[order], clusters=clusters[order]))
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(pairs())
 def test_swapped_scores_swap_the_curves(case):
     a, b, error = case
@@ -241,7 +241,7 @@ def test_the_same_seed_gives_the_same_band():
     assert not np.array_equal(one.low, other.low)
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(pairs())
 def test_band_holds_the_difference(case):
     found = dominance(*case)
@@ -292,7 +292,7 @@ def test_true_phi_accepts_more_right_rows_than_a_noisy_copy():
     assert "b accepts more right predictions than a" in found.statement()
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(seeds, st.integers(2, 9))
 def test_no_order_of_equal_groups_accepts_more_than_phi(seed, groups):
     rng = np.random.default_rng(seed)
@@ -497,7 +497,7 @@ def test_dict_holds_plain_values():
     found = dominance({"mine": A}, {"yours": B}, ERROR, level=0.9)
     data = found.to_dict()
     assert json.loads(json.dumps(strict(data), allow_nan=False)) == data
-    assert (data["a"], data["b"], data["n"], data["level"], data["resamples"]) == ("mine", "yours", 4, 0.9, 100)
+    assert (data["a"], data["b"], data["n"], data["level"], data["resamples"]) == ("mine", "yours", 4, 0.9, 40)
     assert data["verdict"] == found.verdict
     assert set(COLUMNS) <= set(data)
 

@@ -84,7 +84,7 @@ def psi_by_definition(found, gamma):
 # ---- the curve ------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(errors())
 def test_map_is_the_mce_curve_at_its_thresholds(case):
     found = risk_map(case.score, case.target)
@@ -94,7 +94,7 @@ def test_map_is_the_mce_curve_at_its_thresholds(case):
     assert found.warnings == ()
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(losses())
 def test_map_of_a_loss_is_the_risk_coverage_curve_at_its_thresholds(case):
     found = risk_map(case.score, case.target)
@@ -113,7 +113,7 @@ def test_default_thresholds_are_equally_spaced_numbers_of_rows():
         assert len(found) == most
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(errors(), seeds)
 def test_given_thresholds_accept_the_rows_at_or_below_them(case, seed):
     rng = np.random.default_rng(seed)
@@ -154,14 +154,14 @@ def test_infinite_scores_are_accepted_last_with_a_warning():
     assert "! " in str(found)
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(losses(), seeds)
 def test_row_order_changes_nothing(case, seed):
     order = np.random.default_rng(seed).permutation(len(case.score))
     check_equal(risk_map(case.score, case.target), risk_map(case.score[order], case.target[order]), tolerance=1e-13)
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(errors(), seeds)
 def test_row_order_changes_no_bit_of_0_1_errors(case, seed):
     order = np.random.default_rng(seed).permutation(len(case.score))
@@ -196,7 +196,7 @@ def test_simultaneous_band_shares_the_error_among_the_thresholds(case, level):
     np.testing.assert_allclose(np.stack([found.band_low, found.band_high], axis=1), expected, rtol=1e-8, atol=1e-12)
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(errors(), LEVELS)
 def test_simultaneous_band_holds_the_pointwise_one_and_that_the_risk(case, level):
     found = risk_map(case.score, case.target, level=level)
@@ -205,7 +205,7 @@ def test_simultaneous_band_holds_the_pointwise_one_and_that_the_risk(case, level
     assert (found.high[found.bad == found.accepted] == 1).all()
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(losses(), LEVELS)
 def test_bands_of_losses_are_nested(case, level):
     check_nested(risk_map(case.score, case.target, level=level))
@@ -260,7 +260,7 @@ def test_bounds_of_a_loss_are_wider_than_those_of_errors_with_the_same_mean():
 # ---- ψ --------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(losses(), st.sampled_from([1e-9, 0.01, 0.1, 0.25, 0.5, 0.75, 0.999]))
 def test_psi_is_the_largest_threshold_within_the_prescribed_risk(case, gamma):
     found = risk_map(case.score, case.target)
@@ -272,7 +272,7 @@ def test_psi_is_the_largest_threshold_within_the_prescribed_risk(case, gamma):
         assert case.target[inside].mean() <= gamma + 1e-12
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(errors())
 def test_psi_at_an_observed_risk_accepts_it(case):
     found = risk_map(case.score, case.target)
@@ -352,7 +352,7 @@ def with_soft_labels(seed, n=120, tied=False):
     return Predictions(rng.integers(0, 3, n), probs=probs, soft_labels=votes, scores={"mine": rng.random(n)})
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(seeds)
 def test_map_of_misalignment_is_the_mbc_curve(seed):
     p = with_soft_labels(seed)
@@ -369,7 +369,7 @@ def test_misalignment_is_promised_for_the_majority_of_annotators_and_says_so():
     assert any("annotators" in note for note in found.warnings)
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(seeds)
 def test_rows_with_a_tied_majority_are_left_out_or_count_as_misaligned(seed):
     p = with_soft_labels(seed, tied=True)
@@ -479,7 +479,7 @@ def test_clusters_without_any_error_count_as_so_many_trials():
     assert (found.low[-1], found.high[-1]) == pytest.approx((last.low, last.high))
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(seeds)
 def test_names_of_clusters_and_order_of_rows_change_nothing(seed):
     rng = np.random.default_rng(seed)

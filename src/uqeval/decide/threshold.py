@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from decimal import ROUND_FLOOR, Decimal
 from pathlib import Path
@@ -266,9 +266,6 @@ class Thresholds(tuple[Threshold, ...], Result):
     """Thresholds for several targets, in the order asked for, whose promises hold together."""
 
     __slots__ = ()
-
-    def __new__(cls, items: Iterable[Threshold]) -> Thresholds:
-        return super().__new__(cls, items)
 
     @property
     def feasible(self) -> bool:
