@@ -105,7 +105,7 @@ def test_values_and_intervals_of_rows_clusters_and_groups_equal_those_in_memory(
     assert every_engine_at_length.left() == 0
 
 
-@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(case=rounded_models())
 def test_models_that_saturate_in_float32_and_float16_equal_those_in_memory(every_engine_at_length, case):
     table, tables = case
@@ -124,8 +124,7 @@ def test_models_that_saturate_in_float32_and_float16_equal_those_in_memory(every
 @pytest.mark.parametrize("engine", ["local", "dask", "spark"])
 def test_a_million_rows_of_which_many_saturate_give_the_same_c_index_to_the_last_bit(engine, request, tmp_path):
     options = {"dask": "client", "spark": "session"}
-    n = 10**5 if engine == "spark" else 10**6
-    rng = np.random.default_rng(0)
+    rng, n = np.random.default_rng(0), 10**6
     logits = 12 * rng.normal(size=(n, 10)).astype(np.float32)
     probs = np.exp(logits - logits.max(axis=1, keepdims=True))
     probs /= probs.sum(axis=1, keepdims=True)

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -21,16 +21,12 @@ from uqeval.distributed.bounds.bounds import SCHEMA_VERSION, StreamResult
 from uqeval.distributed.bounds.state import StreamState
 from uqeval.distributed.engines.limits import parse_memory
 from uqeval.distributed.engines.local.engine import LocalEngine
-from uqeval.distributed.engines.protocol import Folded, Place, State
+from uqeval.distributed.engines.protocol import Folded, Place, State, Table
 from uqeval.distributed.plan import wire
 from uqeval.distributed.plan.columns import Prepare, Wanted, shifted
 from uqeval.distributed.plan.count import Draw
 from uqeval.distributed.plan.run import prepared
 from uqeval.inputs.columns import column_options
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 
 _STATE_BYTES = 80 * 10**6  # of one score in one thread, at most, at 1e-4
 
@@ -166,7 +162,7 @@ class _Counting:
         self._mine, self._lock = threading.local(), threading.Lock()
         self._all: list[list[StreamState]] = []
 
-    def __call__(self, table: pa.Table, place: Place) -> State:
+    def __call__(self, table: Table, place: Place) -> State:
         try:
             rows = self.prepare(table)
             if bad := self.prepare.bad(rows):

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 # Small, and can be pickled: NumPy arrays, numbers (integers of any size), texts, and records and lists of them.
 State = dict[str, Any]
+Table: TypeAlias = "pa.Table"  # by this name where nothing else of pyarrow is needed
 
 
 class Cancelled(Exception):

@@ -8,13 +8,13 @@ leaves a bucket is a count, a mean and a matrix of products, which merge.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from uqeval import kernels
 from uqeval._check import Float, Int
-from uqeval.distributed.engines.protocol import Finished, Routed, State
+from uqeval.distributed.engines.protocol import Finished, Routed, State, Table
 from uqeval.distributed.plan import wire
 from uqeval.distributed.plan.columns import Reading
 from uqeval.distributed.plan.count import CLUSTER_BUCKETS, ECE_BINS, cluster_bucket
@@ -22,9 +22,6 @@ from uqeval.distributed.plan.edges import changed
 from uqeval.inference.tally import NAN, Held, Moments
 from uqeval.metrics.areas import Accepted
 from uqeval.metrics.registry import REGISTRY
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 @dataclass(frozen=True)
@@ -35,7 +32,7 @@ class RouteUnits(Reading):
     buckets: int
     clustered: bool = True
 
-    def __call__(self, table: pa.Table) -> Routed:
+    def __call__(self, table: Table) -> Routed:
         rows = wire.rows_of(table) if self.prepare is None else self.prepare(table, ())
         if self.clustered:
             bucket = cluster_bucket(*(rows[name] for name in wire.CLUSTER)) // (CLUSTER_BUCKETS // self.buckets)
@@ -72,7 +69,7 @@ class FinishUnits:
     inflate: tuple[float, float] = (1.0, 1.0)  # of influence values of right and wrong rows
     sizes: Int | None = None  # rows of each cluster bucket
 
-    def __call__(self, bucket: int, table: pa.Table) -> Finished:
+    def __call__(self, bucket: int, table: Table) -> Finished:
         rows = wire.rows_of(table)
         state: State = {"bucket": bucket, "rows": len(table)}
         g = None if self.sizes is None else _clusters(rows, state, self.sizes)
@@ -180,7 +177,7 @@ class FinishModel:
     signs: Float | None  # of the gap, by bin of confidence; nan where the bin is empty
     sizes: Int
 
-    def __call__(self, bucket: int, table: pa.Table) -> Finished:
+    def __call__(self, bucket: int, table: Table) -> Finished:
         rows = wire.rows_of(table)
         state: State = {"bucket": bucket, "rows": len(table)}
         g = _clusters(rows, state, self.sizes)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from uqeval._errors import collected
-from uqeval.distributed.engines.protocol import Finished, Input, Routed, State
+from uqeval.distributed.engines.protocol import Finished, Input, Routed, State, Table
 from uqeval.distributed.plan import wire
 from uqeval.distributed.plan.by_cluster import clusters_of
 from uqeval.distributed.plan.columns import Prepare, Reading, group_names
@@ -22,10 +22,6 @@ from uqeval.evaluation.result import Row
 from uqeval.evaluation.row_data import RowData
 from uqeval.metrics.registry import REGISTRY
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-
 T = TypeVar("T")
 
 
@@ -37,7 +33,7 @@ class RouteGroups(Reading):
     bucket: dict[str, int]
     code: dict[str, int]
 
-    def __call__(self, table: pa.Table) -> Routed:
+    def __call__(self, table: Table) -> Routed:
         rows = self.prepare(table)
         names, index = group_names(table.column(str(self.prepare.group)))
         rows[wire.GROUP] = np.array([self.code[name] for name in names], dtype=np.int32)[index]
@@ -56,7 +52,7 @@ class FinishGroups:
     scores: tuple[str, ...]
     sizes: tuple[int, ...]
 
-    def __call__(self, bucket: int, table: pa.Table) -> Finished:
+    def __call__(self, bucket: int, table: Table) -> Finished:
         rows = wire.rows_of(table)
         order = np.argsort(rows[wire.GROUP], kind="stable")
         first = np.flatnonzero(np.diff(rows[wire.GROUP][order], prepend=-1))

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from uqeval import kernels
 from uqeval._check import Float, Int
-from uqeval.distributed.engines.protocol import Finished, Routed, State
+from uqeval.distributed.engines.protocol import Finished, Routed, State, Table
 from uqeval.distributed.plan import wire
 from uqeval.distributed.plan.by_score import by_code
 from uqeval.distributed.plan.columns import Reading
 from uqeval.distributed.plan.edges import Axis, changed, shares_sizes
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 class Stayed(NamedTuple):
@@ -38,7 +35,7 @@ class RouteLoss(Reading):
     stayed: Stayed | None = None
     ride: bool = False
 
-    def __call__(self, table: pa.Table) -> Routed:
+    def __call__(self, table: Table) -> Routed:
         if self.prepare is None or self.stayed is None:
             rows = wire.rows_of(table)
         else:
@@ -60,7 +57,7 @@ class FinishLoss:
     ride: bool = False
     carry: tuple[str, ...] = ()
 
-    def __call__(self, bucket: int, table: pa.Table) -> Finished:
+    def __call__(self, bucket: int, table: Table) -> Finished:
         rows = wire.rows_of(table)
         code = 2 * bucket
         d = rows[wire.LOSS].astype(np.float64)

@@ -13,23 +13,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from uqeval import kernels
 from uqeval._check import Bit, Float, Int
-from uqeval.distributed.engines.protocol import Finished, Routed, State
+from uqeval.distributed.engines.protocol import Finished, Routed, State, Table
 from uqeval.distributed.plan import wire
 from uqeval.distributed.plan.columns import Reading
 from uqeval.distributed.plan.edges import Axis, Codes, Grid, RowsChanged, changed, shares_sizes, total_and_squares
 from uqeval.inference.tally import Spread
 from uqeval.metrics.areas import Accepted
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 
 _SERIES = 64  # from here on the asymptotic series are good to the last bit
 
@@ -44,7 +40,7 @@ class RouteScore(Reading):
     rides: NDArray[np.bool_]  # (codes,): the point bins whose rows ride along
     keep: tuple[str, ...]
 
-    def __call__(self, table: pa.Table) -> Routed:
+    def __call__(self, table: Table) -> Routed:
         if self.prepare is None:
             rows = wire.rows_of(table)
         else:
@@ -91,7 +87,7 @@ class FinishScore:
     every: bool = False  # carry every row, not only those whose pair count is not complete
     carry: tuple[str, ...] = ()
 
-    def __call__(self, bucket: int, table: pa.Table) -> Finished:
+    def __call__(self, bucket: int, table: Table) -> Finished:
         rows = wire.rows_of(table)
         s, edges = rows[wire.score(self.k)], self.grid.score.edges
         own = np.ones(len(s), dtype=np.bool_) if bucket == 0 else s > edges[bucket - 1]

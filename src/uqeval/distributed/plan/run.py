@@ -11,13 +11,13 @@ import copy
 import math
 import operator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from uqeval._check import nearest
 from uqeval._errors import InputError, notify
-from uqeval.distributed.engines.protocol import Engine, Folded, Input, Place, Shuffled, State
+from uqeval.distributed.engines.protocol import Engine, Folded, Input, Place, Shuffled, State, Table
 from uqeval.distributed.plan import tallies, wire
 from uqeval.distributed.plan.by_loss import FinishLoss, RouteLoss, Stayed
 from uqeval.distributed.plan.by_score import FinishScore, RouteScore
@@ -29,10 +29,6 @@ from uqeval.evaluation.row_data import RowData
 from uqeval.inputs.columns import listed
 from uqeval.metrics.areas import Accepted
 from uqeval.metrics.registry import REGISTRY, Metric, get_metric
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 
 STREAMED = [metric for metric in REGISTRY.values() if metric.streams]
 _SAMPLE = 200_000
@@ -74,7 +70,7 @@ class _Thin(Reading):
     axes: dict[str, Axis]
     wanted: tuple[tuple[str, int, int], ...]
 
-    def __call__(self, table: pa.Table, place: Place) -> State:
+    def __call__(self, table: Table, place: Place) -> State:
         rows = self.prepare(table)
         state: State = {}
         for name, code, step in self.wanted:
@@ -323,7 +319,7 @@ def prepared(engine: Engine, chosen: list[Metric] | None, wanted: Wanted) -> tup
 
 
 def _planned(
-    chosen: list[Metric] | None, names: list[str], wanted: Wanted, first: pa.Table
+    chosen: list[Metric] | None, names: list[str], wanted: Wanted, first: Table
 ) -> tuple[list[Metric], Prepare]:
     prepare = find_rows(names, wanted, first)
     if not prepare.scores:
@@ -346,7 +342,7 @@ def _planned(
     return chosen, replace(prepare, model=model, wants_error=error, wants_loss=loss)
 
 
-def _allowed(prepare: Prepare, first: pa.Table) -> list[Metric]:
+def _allowed(prepare: Prepare, first: Table) -> list[Metric]:
     """The metrics that the columns allow. Unlike in memory, AURC and relatives need errors, not a loss."""
     if not prepare.modelled:
         have = {"error": prepare.error is not None, "loss": prepare.loss is not None, "score": True}

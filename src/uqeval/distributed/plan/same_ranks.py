@@ -7,20 +7,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from uqeval.distributed.engines.protocol import Finished, Input, State
+from uqeval.distributed.engines.protocol import Finished, Input, State, Table
 from uqeval.distributed.plan import wire
 from uqeval.distributed.plan.by_score import RouteScore
 from uqeval.distributed.plan.edges import Axis, changed
 from uqeval.distributed.plan.run import Run
 from uqeval.inference.paired import rank_alike
 from uqeval.inference.sample import Sample
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 @dataclass(frozen=True)
@@ -31,7 +27,7 @@ class FinishAlike:
     others: tuple[int, ...]
     axis: Axis
 
-    def __call__(self, bucket: int, table: pa.Table) -> Finished:
+    def __call__(self, bucket: int, table: Table) -> Finished:
         rows = {name: column.astype(np.float64) for name, column in wire.rows_of(table).items()}
         s = rows[wire.score(self.k)]
         codes = self.axis.codes(s)

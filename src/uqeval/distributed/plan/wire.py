@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+from uqeval.distributed.engines.protocol import Table
 
 Rows = dict[str, NDArray[Any]]
 
@@ -50,12 +49,12 @@ def places(k: int) -> tuple[str, str]:
     return f"start {k}", f"stop {k}"
 
 
-def rows_of(table: pa.Table) -> Rows:
+def rows_of(table: Table) -> Rows:
     """Columns of the wire in a table."""
     return {name: table.column(name).to_numpy() for name in table.column_names}
 
 
-def table_of(rows: Rows) -> pa.Table:
+def table_of(rows: Rows) -> Table:
     """The table that goes on the wire."""
     import pyarrow as pa
 
