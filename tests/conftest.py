@@ -13,15 +13,43 @@ settings.register_profile("thorough", parent=settings.get_profile("default"), de
 settings.load_profile("default")
 
 
-@pytest.fixture
-def undrawn(monkeypatch):
-    """Figures are empty sheets, and the synthetic study has one, because drawing takes seconds: for other tests."""
+@pytest.fixture(scope="session")
+def empty_sheets():
+    """Takes a monkeypatch: figures are then empty sheets; networks and temperatures of the appendix are few."""
     import vl_convert
 
-    from uqeval.reproduce.synthetic import figures, study
+    from uqeval.reproduce.synthetic import networks, temperature
 
-    every, scaled = figures.makers, study.temperature
-    monkeypatch.setattr(figures, "makers", lambda *of: dict([next(iter(every(*of).items()))]))
-    monkeypatch.setattr(study, "temperature", lambda: scaled(temperatures=[0.5, 2]))
-    monkeypatch.setattr(vl_convert, "vegalite_to_svg", lambda spec, vl_version: '<svg width="1"></svg>')
-    monkeypatch.setattr(vl_convert, "svg_to_png", lambda svg, scale: b"\x89PNG")
+    def patch(monkeypatch):
+        monkeypatch.setattr(temperature, "DEFAULT", [0.5, 2.0])
+        monkeypatch.setitem(networks.GRID["training"], "epochs", 2)
+        monkeypatch.setattr(vl_convert, "vegalite_to_svg", lambda spec, vl_version: '<svg width="1"></svg>')
+        monkeypatch.setattr(vl_convert, "svg_to_png", lambda svg, scale: b"\x89PNG")
+
+    return patch
+
+
+@pytest.fixture
+def undrawn(monkeypatch, empty_sheets):
+    """No figure is made, and empty sheets stand in their places: for tests of other things."""
+    from uqeval.reproduce import panels
+
+    def save(makers, out, tell):
+        (out / "figures").mkdir(exist_ok=True)
+        for name in makers:
+            (out / "figures" / f"{name}.svg").write_text('<svg width="1"></svg>')
+            (out / "figures" / f"{name}.png").write_bytes(b"\x89PNG")
+        return [panels.Picture(name, name, [], "") for name in makers]
+
+    empty_sheets(monkeypatch)
+    monkeypatch.setattr(panels, "save", save)
+
+
+@pytest.fixture(scope="module")
+def few_draws():
+    """Intervals of many differences at once are simulated with few draws: for tests of other things."""
+    from uqeval.inference import multiplicity
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(multiplicity, "_DRAWS", 2000)
+        yield

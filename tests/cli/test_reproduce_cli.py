@@ -172,14 +172,14 @@ def test_ctrl_c_says_in_one_line_how_to_go_on(tmp_path, monkeypatch):
 def test_a_bar_names_the_stage_and_shows_on_a_terminal_only(tmp_path, monkeypatch):
     shown = []
     console = Console(file=io.StringIO(), force_terminal=True)
-    monkeypatch.setattr(command, "stderr", lambda: console)
+    monkeypatch.setattr("uqeval.cli.progress.stderr", lambda: console)
     with command.running(tmp_path, quiet=False) as progress:
         progress("training and scoring", 1, 2)
         shown.append(console.quiet)
     assert shown == [False]
     assert "Training and scoring" in console.file.getvalue()
     plain = Console(file=io.StringIO())
-    monkeypatch.setattr(command, "stderr", lambda: plain)
+    monkeypatch.setattr("uqeval.cli.progress.stderr", lambda: plain)
     with command.running(tmp_path, quiet=False) as progress:
         progress("training and scoring", 1, 2)
     assert plain.file.getvalue() == ""

@@ -21,7 +21,7 @@ from uqeval.reproduce.human.tables import four_of
 from uqeval.reproduce.logits.folder import find_predictions
 from uqeval.reproduce.logits.writer import save_logits
 
-pytestmark = pytest.mark.usefixtures("undrawn")
+pytestmark = pytest.mark.usefixtures("undrawn", "few_draws")
 N, K = 400, 5
 PRINTED = [
     {"metric": metric, "truth": truth, "r": 0.5, "low": 0.4, "high": 0.6}
@@ -150,6 +150,12 @@ def test_study_keeps_its_stable_shape_and_writes_whole_files(folder, reference, 
     assert set(data["tables"]) == {*("by_score", "floors", "families", "one_vs_rest", "comparisons", "preferences")}
     assert (tmp_path / "out" / "models.csv").read_text().count("\n") == 1 + len(study.models)
     assert "UQ-AUC, paper (116 models)" in (tmp_path / "out" / "table.md").read_text()
+
+
+def test_every_figure_of_a_study_is_made(folder, reference):
+    made = {name: make().to_dict() for name, make in study_of(reference, folder).figures().items()}
+    assert list(made) == ["metric_vs_kendall", "accuracy_floor", "by_score", "second_order", "comparisons"]
+    assert all(spec["title"]["text"] for spec in made.values())
 
 
 def test_table_above_an_accuracy_leaves_the_others_out(folder, reference):

@@ -14,7 +14,7 @@ from uqeval.reproduce.human import study as human_study
 from uqeval.reproduce.logits.writer import save_logits
 from uqeval.reproduce.names import FOUR
 
-pytestmark = pytest.mark.usefixtures("undrawn")
+pytestmark = pytest.mark.usefixtures("undrawn", "few_draws")
 __all__ = ["folder", "reference"]  # fixtures
 
 

@@ -18,9 +18,11 @@ from uqeval.reproduce.human.tables import four_of
 
 FOLDER = os.environ.get("UQEVAL_DATA")
 ZOO = None if FOLDER is None else Path(FOLDER) / "cifar10h"
-pytestmark = pytest.mark.skipif(
-    ZOO is None or not (ZOO / "zoo_logits.npz").is_file(), reason="UQEVAL_DATA with cifar10h/zoo_logits.npz is not set"
-)
+absent = ZOO is None or not (ZOO / "zoo_logits.npz").is_file()
+pytestmark = [
+    pytest.mark.skipif(absent, reason="UQEVAL_DATA with cifar10h/zoo_logits.npz is not set"),
+    pytest.mark.slow,
+]
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -17,6 +18,7 @@ from uqeval.reproduce.logits.writer import save_logits
 
 SRC = Path(uqeval.__file__).parent
 COUNT = 60
+DATA = os.environ.get("UQEVAL_DATA")
 
 
 @pytest.fixture(scope="module")
@@ -56,47 +58,76 @@ def names(folder):
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
 
 
+def same_from_python_and_the_command_line(name, options, arguments, tmp_path):
+    study = getattr(reproduce, name)(out=tmp_path / "call", **options)
+    commands.succeed("reproduce", name.replace("_", "-"), "--out", tmp_path / "command", "--quiet", *arguments)
+    again = study.publish(tmp_path / "again")
+    kept = {"store.sqlite"} & names(tmp_path / "call")  # of the run, not of the study
+    assert names(tmp_path / "call") == names(tmp_path / "command") == names(again) | kept
+
+    tables = ["table.json", "table.csv", "table.md"] + ["models.csv"] * hasattr(study, "failures")
+    for table in tables:
+        content = (again / table).read_bytes()
+        assert (tmp_path / "call" / table).read_bytes() == (tmp_path / "command" / table).read_bytes() == content
+    assert json.loads((again / "table.json").read_text(encoding="utf-8"))["study"] == name
+    with open(again / "table.csv", encoding="utf-8") as file:
+        assert len(list(csv.DictReader(file))) == len(study.frame_rows()) == len(study.to_frame("pandas"))
+    assert (again / "table.md").read_text(encoding="utf-8") == study.markdown()
+
+    figures = {path.stem for path in (again / "figures").glob("*.svg")}
+    assert figures
+    assert figures == {path.stem for path in (again / "figures").glob("*.png")}
+    for path in (tmp_path / "call", tmp_path / "command", again):
+        html = (path / "index.html").read_text(encoding="utf-8")
+        assert {*figures, "short", "table", "notes", "settings", "timing"} <= set(Page(html).ids)
+        assert "<script" not in html
+        times = json.loads((path / "timing.json").read_text(encoding="utf-8"))["seconds"]
+        assert {"figures", "page"} <= set(times) == set(study.timing.seconds)
+        for stage in times.keys() - {"page"}:
+            assert f">{stage}</th>" in html
+    assert not any(path.name.endswith(".tmp") for path in again.rglob("*"))
+    assert "<table>" in study._repr_html_()
+
+
 def test_every_study_publishes_tables_figures_and_a_page_as_its_command_does(given, tmp_path, undrawn):
     for name, (options, arguments) in given.items():
-        study = getattr(reproduce, name)(out=tmp_path / "call", **options)
-        commands.succeed("reproduce", name, "--out", tmp_path / "command", "--quiet", *arguments)
-        again = study.publish(tmp_path / "again")
-        kept = {"store.sqlite"} & names(tmp_path / "call")  # of the run, not of the study
-        assert names(tmp_path / "call") == names(tmp_path / "command") == names(again) | kept
-
-        tables = ["table.json", "table.csv", "table.md"] + ["models.csv"] * (name == "oasst2")
-        for table in tables:
-            content = (again / table).read_bytes()
-            assert (tmp_path / "call" / table).read_bytes() == (tmp_path / "command" / table).read_bytes() == content
-        assert json.loads((again / "table.json").read_text(encoding="utf-8"))["study"] == name
-        with open(again / "table.csv", encoding="utf-8") as file:
-            assert len(list(csv.DictReader(file))) == len(study.frame_rows()) == len(study.to_frame("pandas"))
-        assert (again / "table.md").read_text(encoding="utf-8") == study.markdown()
-
-        figures = {path.stem for path in (again / "figures").glob("*.svg")}
-        assert figures
-        assert figures == {path.stem for path in (again / "figures").glob("*.png")}
-        for path in (tmp_path / "call", tmp_path / "command", again):
-            html = (path / "index.html").read_text(encoding="utf-8")
-            assert {*figures, "short", "table", "notes", "settings", "timing"} <= set(Page(html).ids)
-            assert "<script" not in html
-            times = json.loads((path / "timing.json").read_text(encoding="utf-8"))["seconds"]
-            assert {"figures", "page"} <= set(times) == set(study.timing.seconds)
-            for stage in times.keys() - {"page"}:
-                assert f">{stage}</th>" in html
-        assert not any(path.name.endswith(".tmp") for path in again.rglob("*"))
-        assert "<table>" in study._repr_html_()
-        for folder in ("call", "command", "again"):
-            (tmp_path / folder).rename(tmp_path / f"{folder}-{name}")
+        same_from_python_and_the_command_line(name, options, arguments, tmp_path / name)
 
 
-def test_figures_of_every_study_can_be_drawn(given, tmp_path):
+@pytest.mark.slow
+@pytest.mark.skipif(not DATA, reason="UQEVAL_DATA is not set")
+def test_studies_of_images_publish_as_their_commands_do(tmp_path, undrawn):
+    real = datasets.imagenet_real(DATA)
+    rows = np.flatnonzero(real.rated)[:200]
+    for k in range(4):
+        logits = np.random.default_rng(k).normal(size=(200, 1000)).astype(np.float32)
+        logits[np.arange(200), real.labels[rows]] += 2 + k
+        about = {"labels": real.labels, "rows": rows, "source": "test"}
+        save_logits(tmp_path / "logits", f"resnet{k}", logits, **about)
+    images = Path(DATA) / "cifar10h"
+    for name, paths in {
+        "cifar10h": [images / "ensemble_logits.npz", images / "mc_dropout_logits.npz"],
+        "imagenet_real": [tmp_path / "logits"],
+    }.items():
+        arguments = ["--data", DATA, *(part for path in paths for part in ("--predictions", path))]
+        same_from_python_and_the_command_line(name, {"predictions": paths, "data": DATA}, arguments, tmp_path / name)
+
+
+def drawn(name, options, out):
+    getattr(reproduce, name)(out=out, **options)
+    for path in (out / "figures").glob("*.svg"):
+        assert "<path" in path.read_text(encoding="utf-8")
+        assert path.with_suffix(".png").stat().st_size > 5000
+
+
+def test_the_figure_of_the_theorems_can_be_drawn(given, tmp_path):
+    drawn("theorems", given["theorems"][0], tmp_path)
+
+
+@pytest.mark.slow
+def test_figures_of_studies_on_real_data_can_be_drawn(given, tmp_path):
     # Those of the synthetic study, temperature among them, are in `test_figures`.
-    for name in ("theorems", "oasst2"):
-        out = getattr(reproduce, name)(**given[name][0]).publish(tmp_path / name)
-        for path in (out / "figures").glob("*.svg"):
-            assert "<path" in path.read_text(encoding="utf-8")
-            assert path.with_suffix(".png").stat().st_size > 5000
+    drawn("oasst2", given["oasst2"][0], tmp_path)
 
 
 def test_progress_names_its_stage(given):

@@ -46,7 +46,7 @@ def make_messages(n=60, seed=0):
     words = np.array(["good", "bad", "help", "spam", "poem", "rain", "people", "money", "answer", "code", "joke"])
     languages = [("en", "en", "de", "pt-BR")[i % 4] for i in range(n)]
     texts = [
-        f"{OPENINGS[lang][i % len(OPENINGS[lang])]} {' '.join(rng.choice(words, rng.integers(1, 30)))}"
+        f"{OPENINGS[lang][i % len(OPENINGS[lang])]} {' '.join(rng.choice(words, rng.integers(1, 16)))}"
         for i, lang in enumerate(languages)
     ]
     return SimpleNamespace(texts=texts, languages=languages, labels=rng.integers(0, 2, n))
@@ -88,7 +88,7 @@ def make_nli(folder, messages, labels=("contradiction", "ENTAILMENT", "neutral")
     config = transformers.BertConfig(
         vocab_size=len(tokenizer),
         hidden_size=32,
-        num_hidden_layers=2,
+        num_hidden_layers=1,
         num_attention_heads=4,
         intermediate_size=48,
         max_position_embeddings=64,
@@ -417,6 +417,7 @@ def test_sequence_to_sequence_scores_are_mean_log_likelihoods(nli, tmp_path):
     assert found[:, 1].std() > 1e-5
 
 
+@pytest.mark.slow
 @needs_package
 def test_embeddings_of_a_real_model_equal_cosines_by_sentence_transformers(nli, tmp_path):
     sentence_transformers = pytest.importorskip("sentence_transformers")
@@ -433,6 +434,7 @@ def test_embeddings_of_a_real_model_equal_cosines_by_sentence_transformers(nli, 
     assert np.load(rude / "minilm.npy").argmax(axis=1).tolist() == [1, 0]
 
 
+@pytest.mark.slow
 @pytest.mark.slow
 @needs_package
 def test_mean_pooling_written_here_equals_sentence_transformers(nli, tmp_path, monkeypatch):
@@ -470,6 +472,7 @@ def test_an_object_with_encode_is_an_embedding_and_texts_are_embedded_once(nli, 
     assert not np.array_equal(np.load(tmp_path / "run0.npy"), np.load(tmp_path / "run2.npy"))
 
 
+@pytest.mark.slow
 @needs_package
 def test_one_real_model_gives_many_different_runs(nli, tmp_path):
     models = [

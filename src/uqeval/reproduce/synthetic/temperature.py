@@ -30,6 +30,7 @@ from uqeval.reproduce.synthetic.networks import GRID, Outputs, Plan, outputs
 _PLAN: Plan = {"hidden": (64, 32), "lr": 0.05, "members": 10, "dropout": 0.0, "samples": 0}
 _PLAN |= {"architecture": 90, "first": 0}  # seeds of its own
 _SIMULATED = 10_000
+DEFAULT = np.logspace(-1, 1, 41)
 _METRICS = ("uq_auc", "uq_c_index", "ece")
 _WORDS = read_table("words.toml")["temperature"]
 CASES = {
@@ -131,7 +132,11 @@ def temperature(
     >>> result.span("softmax", "uq_c_index"), result.span("ten classes", "uq_auc") > 0.01
     (0.0, True)
     """
-    own, grid, timing = check_natural("seed", seed, 0), _temperatures(temperatures), Timing()
+    own, grid, timing = (
+        check_natural("seed", seed, 0),
+        _temperatures(DEFAULT if temperatures is None else temperatures),
+        Timing(),
+    )
     with timing.stage("training and scaling", progress) as tell, collected():  # tied top classes of saturated members
         (found,) = outputs(GRID, own, [_PLAN])
         simulated = ten_classes(np.random.default_rng([own, 10]), _SIMULATED)
@@ -148,9 +153,7 @@ def temperature(
     return Temperature(settings, rows, summary, example, notes, timing).published(out, progress)
 
 
-def _temperatures(given: ArrayLike | None) -> Float:
-    if given is None:
-        return np.logspace(-1, 1, 41)
+def _temperatures(given: ArrayLike) -> Float:
     try:
         found = np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError):
