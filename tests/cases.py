@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 from strategies import each_backend
 
@@ -42,9 +42,10 @@ def on_both_kernels(test):
     """The test runs on the NumPy kernels and, where built, on the native ones."""
 
     def run(*fixed, **given):
-        for backend in each_backend():
-            with noted(kernels=backend):
-                test(*fixed, **given)
+        with closing(each_backend()) as backends:  # so that a failure leaves the former kernels behind
+            for backend in backends:
+                with noted(kernels=backend):
+                    test(*fixed, **given)
 
     return _without([], test, run)
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import warnings
 from typing import NamedTuple
+from unittest import mock
 
 from uqeval.cli.main import main
 
@@ -19,8 +20,13 @@ class Result(NamedTuple):
     err: str
 
 
-def call(*args):
+def call(*args, env=None):
     """`uqeval …` in this process, through `main`, where errors become messages."""
+    with mock.patch.dict(os.environ, env or {}):
+        return _call(*args)
+
+
+def _call(*args):
     out, err = io.StringIO(), io.StringIO()
     former, sys.argv = sys.argv, ["uqeval", *map(str, args)]
     code = 0

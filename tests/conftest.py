@@ -1,12 +1,9 @@
-"""Shared by all tests: reproducible hypothesis runs, and a fixture that runs a test on both kernels."""
+"""Shared by all tests: reproducible hypothesis runs."""
 
 from __future__ import annotations
 
 import pytest
 from hypothesis import HealthCheck, settings
-
-from uqeval import kernels
-from uqeval._errors import InputError
 
 # Reproducible: the same cases on every run. Tests that compare a metric with its definition ask for 2,000.
 settings.register_profile(
@@ -56,14 +53,3 @@ def few_draws():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(multiplicity, "_DRAWS", 2000)
         yield
-
-
-@pytest.fixture(params=["numpy", "native"])
-def backend(request):
-    """The name of the kernels that the test runs on."""
-    try:
-        former = kernels.use(request.param)
-    except InputError:
-        pytest.skip("the native kernels are not built")
-    yield request.param
-    kernels.use(former)

@@ -85,7 +85,7 @@ LATE_OWN = {
     "uqeval.reproduce.models.text.zeroshot": "all studies, which take a second",
 }
 ANYWHERE = {"numpy", "__future__"} | set(sys.stdlib_module_names)
-FACADES = {SRC / "__init__.py", SRC / "__main__.py", SRC / "datasets" / "_make_example.py"}
+FACADES = {SRC / "__init__.py", SRC / "__main__.py"}
 MODULES = sorted(set(SRC.rglob("*.py")) - FACADES)
 
 

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-__all__ = ["InputError", "MissingExtra", "UQWarning", "UndefinedMetricWarning", "collected", "notify", "reason_of"]
-
 
 class InputError(ValueError):
     """The input cannot be used; the message names the argument, shows what came and says what to do."""

@@ -10,8 +10,6 @@ from uuid import uuid4
 
 from uqeval._errors import InputError
 
-__all__ = ["check_target", "whole_file", "write_whole"]
-
 
 def check_target(path: str | os.PathLike[str], name: str = "`path`") -> Path:
     """The file to write, checked before the work is done; `name` is what the user calls it."""

@@ -16,8 +16,6 @@ from uqeval import kernels
 from uqeval._check import check_choice
 from uqeval._version import __version__
 
-__all__ = ["Grid", "Result", "as_text", "number", "p_text", "strict", "to_frame", "to_json", "versions"]
-
 
 class Grid(NamedTuple):
     """A table to read; a cell that stands out ends in " *"."""

@@ -10,8 +10,6 @@ import numpy as np
 from uqeval._check import Float, Int
 from uqeval._errors import UQWarning, notify
 
-__all__ = ["logit_loss_rows", "others", "pick", "rank_loss_rows", "top_class"]
-
 _BIG = 30.0  # log1p(x) and log(x) agree beyond e^30, and exp() overflows only at 709
 _ONE = np.int64(np.float64(1.0).view(np.int64))
 

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import uqeval as uq
+from cases import each
 from commands import call, fail, misuse, spawn, succeed
 from uqeval.cli.main import app
 from uqeval.inputs.files import PredictionFiles
@@ -110,7 +111,7 @@ def test_version_is_printed_alone():
     assert succeed("--version") == f"uqeval {uq.__version__}\n"
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@each("command", COMMANDS)
 def test_help_shows_an_example_to_copy(command):
     result = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "160"})
     assert result.exit_code == 0
@@ -128,7 +129,7 @@ def test_without_arguments_the_commands_are_listed():
 # ---- evaluate: formats --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.parquet", "a.jsonl", "a.feather", "a.npz"])
+@each("name", ["a.csv", "a.tsv", "a.parquet", "a.jsonl", "a.feather", "a.npz"])
 def test_every_format_gives_the_numbers_of_the_library(tmp_path, name):
     data = columns()
     table = pa.table({key: np.asarray(column).tolist() for key, column in data.items()})
@@ -228,7 +229,7 @@ def test_cluster_widens_the_unit(csv):
     assert found[key]["se"] != plain[key]["se"]
 
 
-@pytest.mark.parametrize(
+@each(
     "options",
     [
         ["--scores", "margin,mine"],
@@ -325,7 +326,7 @@ def test_no_errors_at_all_still_answer(tmp_path):
 # ---- the terminal -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("width", ["1", "10", "40", "80", "200", "1000"])
+@each("width", ["1", "10", "40", "80", "200", "1000"])
 def test_any_width_of_the_terminal_works(csv, width, monkeypatch):
     monkeypatch.setenv("COLUMNS", width)
     out = succeed("evaluate", csv, "--by", "hospital")
@@ -354,8 +355,8 @@ def test_numbers_stay_whole_beside_long_names(tmp_path, monkeypatch):
 
 
 def test_no_color_is_obeyed(csv):
-    asked = spawn("evaluate", csv, env={"FORCE_COLOR": "1"}).stdout.decode()
-    refused = spawn("evaluate", csv, env={"FORCE_COLOR": "1", "NO_COLOR": "1"}).stdout.decode()
+    asked = call("evaluate", csv, env={"FORCE_COLOR": "1", "TERM": "xterm-256color"}).out
+    refused = call("evaluate", csv, env={"FORCE_COLOR": "1", "NO_COLOR": "1"}).out
     assert "\x1b[36m" in asked
     assert "\x1b[3" not in refused.replace("\x1b[3m", "")
 
@@ -372,9 +373,7 @@ def test_a_console_that_knows_ascii_only_gets_the_table_and_right_json(tmp_path)
     assert list(loaded(done.stdout.decode("ascii"))["tie_rate"]) == ["é"]
 
 
-@pytest.mark.parametrize(
-    "name", ["[bold]x[/bold]", "[/red]", "[link=file:///etc]y", ":smile:", "back\\", "[", "\\[b]", "a:x:b", "%s {0}"]
-)
+@each("name", ["[bold]x[/bold]", "[/red]", "[link=file:///etc]y", ":smile:", "back\\", "[", "\\[b]", "a:x:b", "%s {0}"])
 def test_markup_in_names_is_printed_as_it_is(tmp_path, name):
     data = columns()
     half = np.where(data["score_mine"] > 0.5, name, "rest")
@@ -388,7 +387,7 @@ def test_markup_in_names_is_printed_as_it_is(tmp_path, name):
     assert set(loaded(succeed("evaluate", path, "--json", "-"))["tie_rate"]) == {name}
 
 
-@pytest.mark.parametrize("name", ["[bold]x[/bold]", "[/red]", ":smile:", "back\\", "[", "\\[b]"])
+@each("name", ["[bold]x[/bold]", "[/red]", ":smile:", "back\\", "[", "\\[b]"])
 def test_markup_in_messages_is_printed_as_it_is(csv, name):
     assert name in fail("evaluate", csv, "--scores", name)
     assert name in fail("evaluate", csv, "--by", name)
@@ -442,7 +441,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("case", BAD)
+@each("case", BAD)
 def test_bad_input_gives_one_message_and_no_number(case, tmp_path):
     text, options, parts = BAD[case]
     path = tmp_path / "bad.csv"
@@ -453,7 +452,7 @@ def test_bad_input_gives_one_message_and_no_number(case, tmp_path):
     assert fail("evaluate", path, *options, "--json", "-") == message
 
 
-@pytest.mark.parametrize("name", ["a.parquet", "a.feather", "a.npz", "a.jsonl", "a.csv.gz"])
+@each("name", ["a.parquet", "a.feather", "a.npz", "a.jsonl", "a.csv.gz"])
 def test_a_truncated_file_is_named(tmp_path, name):
     path = tmp_path / name
     data = columns()
@@ -508,7 +507,7 @@ def test_files_of_different_columns_are_not_joined(csv, tmp_path):
     assert "preds.csv" in message
 
 
-@pytest.mark.parametrize("target", ["no_such_folder/out.json", "."])
+@each("target", ["no_such_folder/out.json", "."])
 def test_json_that_cannot_be_written_is_an_error(csv, tmp_path, target):
     for command in (["evaluate", csv], ["demo"], ["doctor"]):
         message = fail(*command, "--json", tmp_path / target)
@@ -522,8 +521,8 @@ def test_an_existing_result_is_left_alone_when_the_input_is_bad(csv, tmp_path):
     assert (tmp_path / "out.json").read_text() == "old"
 
 
-@pytest.mark.parametrize("kind", ["list", "struct"])
-@pytest.mark.parametrize("role", ["label", "pred", "group", "cluster", "id", "error", "weight", "score_a", "prob_0"])
+@each("kind", ["list", "struct"])
+@each("role", ["label", "pred", "group", "cluster", "id", "error", "weight", "score_a", "prob_0"])
 def test_nested_values_in_a_column_are_an_error_that_names_it(tmp_path, role, kind):
     rows = [{"label": k % 2, "prob_0": 0.4, "prob_1": 0.6, "score_a": k, "error": k % 2} for k in range(6)]
     value = [1, 2] if kind == "list" else {"a": 1}
@@ -532,7 +531,7 @@ def test_nested_values_in_a_column_are_an_error_that_names_it(tmp_path, role, ki
     assert role in fail("evaluate", path)
 
 
-@pytest.mark.parametrize(
+@each(
     "args",
     [
         ["evaluate"],
@@ -549,7 +548,7 @@ def test_wrong_usage_is_told_with_the_usage(args):
     assert "rror" in misuse(*args)
 
 
-@pytest.mark.parametrize("command", [["doctor"], ["demo"]])
+@each("command", [["doctor"], ["demo"]])
 def test_a_wrong_choice_of_kernels_is_one_message(command):
     done = spawn(*command, env={"UQEVAL_KERNELS": "fortran"})
     assert done.returncode == 2
@@ -610,7 +609,7 @@ def test_a_real_sigint_leaves_without_a_traceback(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX pipes")
-@pytest.mark.parametrize("options", [[], ["--json", "-"]])
+@each("options", [[], ["--json", "-"]])
 def test_a_reader_that_leaves_early_causes_no_traceback(options):
     command = [sys.executable, "-m", "uqeval.cli.main", "demo", "--all", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import uqeval as uq
+from cases import each
 from commands import call, fail, succeed
 from uqeval.distributed import memory as bigger
 from uqeval.distributed.engines.local import moving
@@ -59,9 +60,7 @@ def assert_same_json(memory, found):
 SOME = ("--metrics", "uq_auc,uq_c_index,aurc,accuracy", "--json", "-")
 
 
-@pytest.mark.parametrize(
-    "options", [[], ["--by", "hospital"], ["--cluster", "patient"], ["--scores", "b", "--level", "0.9"]]
-)
+@each("options", [[], ["--by", "hospital"], ["--cluster", "patient"], ["--scores", "b", "--level", "0.9"]])
 def test_the_local_engine_gives_the_json_of_the_rows_in_memory(rows, options):
     memory = succeed("evaluate", rows, *SOME, *options)
     found = succeed("evaluate", rows, *SOME, *options, "--engine", "local", "--memory", "300MB")
@@ -126,7 +125,7 @@ def test_compare_goes_the_same_way(rows):
     assert "a − b" in succeed(*asked, "--engine", "local")
 
 
-@pytest.mark.parametrize("options", [["--by", "hospital"], ["--by", "hospital", "--cluster", "patient"]])
+@each("options", [["--by", "hospital"], ["--by", "hospital", "--cluster", "patient"]])
 def test_compare_by_group_goes_the_same_way(rows, options):
     asked = ("compare", rows, "--scores", "a,b", "--metric", "uq_auc", *options, "--json", "-")
     memory, found = json.loads(succeed(*asked)), json.loads(succeed(*asked, "--engine", "local"))
@@ -146,9 +145,9 @@ def test_compare_ends_with_what_the_runs_cost(rows, monkeypatch):
     assert "engine" not in succeed("compare", rows)
 
 
-@pytest.mark.parametrize("command", ["evaluate", "compare"])
+@each("command", ["evaluate", "compare"])
 def test_spill_names_the_folder_of_temporary_rows(rows, tmp_path, command, monkeypatch):
-    (tmp_path / "spill").mkdir()
+    (tmp_path / "spill").mkdir(exist_ok=True)
     used = []
     real = moving.Spill.__init__
     monkeypatch.setattr(moving.Spill, "__init__", lambda self, folder, n: used.append(folder) or real(self, folder, n))
@@ -196,7 +195,7 @@ def test_approx_rejects_missing_values_with_their_row(tmp_path):
 # ---- wrong usage ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "said"),
     [
         (["--engine", "sparc"], "memory, local, dask, spark"),
@@ -247,9 +246,9 @@ main()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@each(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_run_that_is_broken_off_leaves_no_temporary_files(rows, tmp_path, number, code):
-    (tmp_path / "temporary").mkdir()
+    (tmp_path / "temporary").mkdir(exist_ok=True)
     env = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "COV"))}
     env |= {"TMPDIR": str(tmp_path / "temporary")}
     command = [sys.executable, "-c", SLOW, "evaluate", str(rows), "--engine", "local"]

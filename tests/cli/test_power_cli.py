@@ -13,6 +13,7 @@ import pytest
 
 import commands
 import uqeval as uq
+from cases import each
 from uqeval import UQWarning
 
 N = 400
@@ -55,19 +56,19 @@ def pilot(tmp_path):
 # ---- numbers alone --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("accuracy", "rows"), [(0.6, 302), (0.9, 806), (0.99, 7319)])
-def test_rows_for_an_interval_are_those_of_the_spec(accuracy, rows):
+@each(("accuracy", "rows"), [(0.6, 302), (0.9, 806), (0.99, 7319)])
+def test_rows_for_an_interval_are_those_of_the_theory(accuracy, rows):
     found = data("--auc", 0.8, "--accuracy", accuracy, "--half-width", 0.05)
     assert found["n"] == pytest.approx(rows, rel=0.003)
     assert found["errors"] == round(found["n"] * (1 - accuracy))
     assert found["power"] is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("accuracy", "correlation", "rows"),
     [(0.6, 0.5, 3855), (0.9, 0.5, 10280), (0.99, 0.5, 93455), (0.6, 0.9, 771), (0.9, 0.9, 2056), (0.99, 0.9, 18691)],
 )
-def test_rows_for_a_difference_are_those_of_the_spec(accuracy, correlation, rows):
+def test_rows_for_a_difference_are_those_of_the_theory(accuracy, correlation, rows):
     asked = ("--auc", 0.8, "--accuracy", accuracy, "--difference", 0.02, "--correlation", correlation)
     assert data(*asked)["n"] == pytest.approx(rows, rel=0.003)
 
@@ -171,7 +172,7 @@ def test_help_shows_examples_and_all_forms():
 # ---- bad input ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each(
     ("args", "text"),
     [
         ([], "--auc and --accuracy"),
@@ -208,7 +209,7 @@ def test_bad_numbers_are_one_message(args, text):
     assert text in fail(*args)
 
 
-@pytest.mark.parametrize(
+@each(
     ("args", "text"),
     [
         (["--auc", 0.8], "not both"),
@@ -250,7 +251,7 @@ def test_a_missing_pilot_is_one_message(tmp_path):
     assert "no such file" in fail(tmp_path / "none.csv")
 
 
-@pytest.mark.parametrize("args", [["--nope"], ["--rows", "many"], ["--rows", "1.5"], ["--auc", "high"]])
+@each("args", [["--nope"], ["--rows", "many"], ["--rows", "1.5"], ["--auc", "high"]])
 def test_misuse_leaves_with_2(args):
     result = call(*args)
     assert result.code == 2

@@ -14,6 +14,7 @@ import pytest
 
 import commands
 import uqeval as uq
+from cases import each
 from uqeval.decide.threshold import shown
 
 N = 1200
@@ -119,7 +120,7 @@ def worse(tmp_path):
 # ---- threshold: what it finds ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+@each("suffix", [".csv", ".parquet"])
 def test_the_numbers_are_those_of_the_library(tmp_path, suffix):
     path = write(tmp_path / f"cal{suffix}", columns())
     found = data(path, "--score", "entropy", "--max-risk", "0.05")
@@ -175,7 +176,7 @@ def test_one_target_with_a_comma_is_one_target(plain):
     assert data(plain, "--max-risk", "0.05,") == data(plain, "--max-risk", "0.05")
 
 
-@pytest.mark.parametrize("method", ["fallback", "fst", "sgr", "bonferroni", "holm", "rcps", "crc"])
+@each("method", ["fallback", "fst", "sgr", "bonferroni", "holm", "rcps", "crc"])
 def test_every_method_runs(file, method):
     found = data(file, "--score", "entropy", "--max-risk", "0.1", "--method", method)
     assert (found["method"], found["feasible"]) == (method, True)
@@ -210,7 +211,7 @@ def test_a_split_is_told_for_each_target(file):
     assert "max risk 0.0001, on" not in out
 
 
-@pytest.mark.parametrize("tie", ["drop", "error"])
+@each("tie", ["drop", "error"])
 def test_soft_labels_give_the_risk_of_misalignment(file, tie):
     found = data(file, "--score", "entropy", "--max-risk", "0.1", "--risk", "misaligned", "--tie", tie)
     pred = uq.read_predictions(file)
@@ -224,7 +225,7 @@ def test_soft_labels_give_the_risk_of_misalignment(file, tie):
     assert "rows have a tied majority" in out
 
 
-@pytest.mark.parametrize("bound", ["betting", "hoeffding-bentkus"])
+@each("bound", ["betting", "hoeffding-bentkus"])
 def test_a_loss_column_gives_a_bound_on_the_mean_loss(file, bound):
     found = data(file, "--score", "entropy", "--max-risk", "0.1", "--risk", "loss", "--bound", bound)
     assert (found["what"], found["feasible"]) == ("loss", True)
@@ -301,7 +302,7 @@ def test_weights_are_refused_with_the_reason(tmp_path):
     assert "no exact bound for weighted rows" in fail(path, "--max-risk", "0.05")
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "text"),
     [
         (["--max-risk", "5"], "Did you mean 0.05?"),
@@ -346,7 +347,7 @@ def test_a_loss_outside_its_range_is_named(tmp_path):
     assert "`loss` must lie in [0, 1]" in message
 
 
-@pytest.mark.parametrize("args", [[], ["x.csv"], ["x.csv", "--max-risk", "0.1", "--level", "high"], ["--nope"]])
+@each("args", [[], ["x.csv"], ["x.csv", "--max-risk", "0.1", "--level", "high"], ["--nope"]])
 def test_misuse_leaves_with_2(args):
     assert misuse(*args)
 
@@ -354,7 +355,7 @@ def test_misuse_leaves_with_2(args):
 # ---- threshold: output ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("targets", ["0.05", "0.02,0.05"])
+@each("targets", ["0.05", "0.02,0.05"])
 def test_json_on_stdout_is_json_and_nothing_else(plain, targets):
     done = spawn(plain, "--max-risk", targets, "--json", "-")
     assert (done.returncode, done.stderr) == (0, b"")
@@ -371,7 +372,7 @@ def test_json_to_a_folder_that_is_not_there_is_an_error(plain, tmp_path):
     assert "cannot be written" in fail(plain, "--max-risk", "0.05", "--json", tmp_path / "none" / "t.json")
 
 
-@pytest.mark.parametrize("more", [[], ["--split", "0.5"], ["--cluster", "patient"], ["--risk", "loss"]])
+@each("more", [[], ["--split", "0.5"], ["--cluster", "patient"], ["--risk", "loss"]])
 def test_the_file_accepts_as_many_rows_as_it_says(file, tmp_path, more):
     target = tmp_path / "t.json"
     succeed(file, "--score", "entropy", "--max-risk", "0.1", "--json", target, *more)
@@ -412,7 +413,7 @@ def test_markup_in_names_is_printed_as_it_is(tmp_path):
     assert "[b]t.json" in fail_check(target, path, "--max-risk", "0.3")
 
 
-@pytest.mark.parametrize("command", ["threshold", "check"])
+@each("command", ["threshold", "check"])
 def test_help_shows_an_example_and_the_options(command):
     out = words(commands.succeed(command, "--help").replace("│", " "))
     assert f"Example: uqeval {command} " in out
@@ -422,15 +423,18 @@ def test_help_shows_an_example_and_the_options(command):
 
 def test_no_colour_where_it_is_not_wanted(plain, promise, worse):
     asked = {"NO_COLOR": "1", "FORCE_COLOR": ""}
-    assert b"\x1b[" not in spawn(plain, "--max-risk", "0.02,0.05", env=asked).stdout
-    assert b"\x1b[" not in spawn_check(promise, worse, env=asked).stdout
+    for args in (("threshold", plain, "--max-risk", "0.02,0.05"), ("check", promise, worse)):
+        assert "\x1b[" not in commands.call(*args, env=asked).out
 
 
 def test_colour_where_it_is_wanted(plain, promise, fresh, worse):
     asked = {"FORCE_COLOR": "1", "TERM": "xterm-256color"}
-    assert b"\x1b[36mAct where" in spawn(plain, "--max-risk", "0.05", env=asked).stdout
-    assert b"\x1b[32mNothing speaks" in spawn_check(promise, fresh, env=asked).stdout
-    assert b"\x1b[1;31mThe promise no longer" in spawn_check(promise, worse, env=asked).stdout
+    for args, start in (
+        (("threshold", plain, "--max-risk", "0.05"), "36mAct where"),
+        (("check", promise, fresh), "32mNothing speaks"),
+        (("check", promise, worse), "1;31mThe promise no longer"),
+    ):
+        assert f"\x1b[{start}" in commands.call(*args, env=asked).out
 
 
 # ---- check: one look ------------------------------------------------------------------------------------------------
@@ -466,8 +470,8 @@ def test_an_e_value_beyond_all_doubt_is_printed_short(promise, tmp_path):
     assert len(words(check(promise, path).out)) < 300
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
-@pytest.mark.parametrize(
+@each("suffix", [".csv", ".parquet"])
+@each(
     "options",
     [[], ["--cluster", "patient"], ["--risk", "loss"], ["--risk", "misaligned"], ["--method", "rcps"]],
     ids=lambda options: "_".join(options) or "plain",
@@ -567,7 +571,7 @@ def test_weights_are_refused_by_the_check_too(promise, tmp_path):
     assert "unweighted rows" in fail_check(promise, path)
 
 
-@pytest.mark.parametrize(("risk", "lacking"), [("loss", "loss"), ("misaligned", "soft_labels"), ("error", "labels")])
+@each(("risk", "lacking"), [("loss", "loss"), ("misaligned", "soft_labels"), ("error", "labels")])
 def test_rows_without_what_was_promised_are_one_message(file, tmp_path, risk, lacking):
     target = tmp_path / "t.json"
     succeed(file, "--score", "mine", "--max-risk", "0.3", "--risk", risk, "--json", target)
@@ -585,9 +589,9 @@ def halves(tmp_path, table):
     return [write(tmp_path / f"half{k}.csv", table, rows) for k, rows in enumerate((slice(0, 500), slice(500, N)))]
 
 
-@pytest.mark.parametrize("slope", [0.3, 0.35, 0.9])
+@each("slope", [0.3, 0.35, 0.9])
 def test_two_looks_with_a_state_are_one_look_at_all_rows(promise, tmp_path, slope):
-    table, state = one_score(5, slope=slope), tmp_path / "state.json"
+    table, state = one_score(5, slope=slope), tmp_path / f"state{slope}.json"
     _, whole = checked(promise, write(tmp_path / "whole.csv", table))
     for path in halves(tmp_path, table):
         code, found = checked(promise, path, "--state", state)
@@ -692,14 +696,14 @@ def test_json_of_a_check_to_a_file_leaves_the_words(promise, fresh, tmp_path):
 BROKEN = ["", "hello", "[]", "5", "null", '"x"', "{}", '{"schema_version": 1}', "{", '{"thresholds": []}']
 
 
-@pytest.mark.parametrize("text", [*BROKEN, '{"thresholds": {}}', '{"thresholds": [5]}', '{"thresholds": 5}'])
+@each("text", [*BROKEN, '{"thresholds": {}}', '{"thresholds": [5]}', '{"thresholds": 5}'])
 def test_what_is_no_threshold_is_one_message(tmp_path, fresh, text):
     target = tmp_path / "broken.json"
     target.write_text(text, encoding="utf-8")
     assert "broken.json" in fail_check(target, fresh)
 
 
-@pytest.mark.parametrize("text", BROKEN)
+@each("text", BROKEN)
 def test_what_is_no_state_is_one_message(promise, fresh, tmp_path, text):
     state = tmp_path / "state.json"
     state.write_text(text, encoding="utf-8")
@@ -707,7 +711,7 @@ def test_what_is_no_state_is_one_message(promise, fresh, tmp_path, text):
     assert state.read_text(encoding="utf-8") == text
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "value", "text"),
     [
         ("schema_version", 99, "schema_version 99"),
@@ -724,12 +728,13 @@ def test_what_is_no_state_is_one_message(promise, fresh, tmp_path, text):
         ("score", 5, "score"),
     ],
 )
-def test_a_threshold_with_a_wrong_entry_is_one_message(promise, fresh, name, value, text):
-    promise.write_text(json.dumps(loaded(promise.read_text()) | {name: value}), encoding="utf-8")
-    assert text in fail_check(promise, fresh)
+def test_a_threshold_with_a_wrong_entry_is_one_message(promise, fresh, tmp_path, name, value, text):
+    wrong = tmp_path / "wrong.json"
+    wrong.write_text(json.dumps(loaded(promise.read_text()) | {name: value}), encoding="utf-8")
+    assert text in fail_check(wrong, fresh)
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "value"),
     [
         ("log_wealth", [0.0]),
@@ -746,6 +751,7 @@ def test_a_threshold_with_a_wrong_entry_is_one_message(promise, fresh, name, val
 )
 def test_a_state_with_a_wrong_entry_is_one_message(promise, fresh, tmp_path, name, value):
     state = tmp_path / "state.json"
+    state.unlink(missing_ok=True)
     succeed_check(promise, fresh, "--state", state)
     state.write_text(json.dumps(loaded(state.read_text()) | {name: value}), encoding="utf-8")
     assert "--state" in fail_check(promise, fresh, "--state", state)

@@ -181,9 +181,8 @@ def test_stopping_early_is_said():
         assert not dawid_skene(rows, max_iter=2).converged
 
 
-@pytest.mark.parametrize(
-    ("votes", "options", "named"),
-    [
+def test_input_that_means_nothing_is_refused():
+    for votes, options, named in [
         ([], {}, "`votes`"),
         ([(0, 1)], {}, "`votes`"),
         ([(0, 0, -1)], {}, "`votes`"),
@@ -198,8 +197,6 @@ def test_stopping_early_is_said():
         ([(0, 0, 1)], {"groups": [0, 1]}, "`groups`"),
         ([(0, 0, 1)], {"smoothing": -1}, "`smoothing`"),
         ([(0, 0, 1)], {"max_iter": 0}, "`max_iter`"),
-    ],
-)
-def test_input_that_means_nothing_is_refused(votes, options, named):
-    with pytest.raises(InputError, match=named):
-        dawid_skene(votes, **options)
+    ]:
+        with pytest.raises(InputError, match=named):
+            dawid_skene(votes, **options)

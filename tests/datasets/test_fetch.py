@@ -76,11 +76,11 @@ def test_a_download_with_another_hash_is_refused_and_not_kept(server, cache):
     assert files(cache) == []
 
 
-@pytest.mark.parametrize("known", [SHA, None])
-def test_a_cut_transfer_leaves_no_file_behind(server, cache, known):
-    with pytest.raises(InputError, match=r"votes\.npy"):
-        fetch(Remote("set/votes.npy", f"{server}/cut", known))
-    assert files(cache) == []
+def test_a_cut_transfer_leaves_no_file_behind(server, cache):
+    for known in [SHA, None]:
+        with pytest.raises(InputError, match=r"votes\.npy"):
+            fetch(Remote("set/votes.npy", f"{server}/cut", known))
+        assert files(cache) == []
 
 
 def test_a_missing_page_says_where_to_put_the_file(server, cache):
@@ -105,15 +105,15 @@ def test_without_network_the_error_gives_address_and_place_and_a_file_put_there_
     assert fetch(remote) == target
 
 
-@pytest.mark.parametrize("place", ["set/votes.npy", "votes.npy"])
-def test_a_data_folder_comes_first_with_or_without_the_name_of_the_set(tmp_path, monkeypatch, place):
-    remote = Remote("set/votes.npy", "http://127.0.0.1:1/never", SHA)
-    folder = tmp_path / "mine"
-    (folder / place).parent.mkdir(parents=True)
-    (folder / place).write_bytes(BODY)
-    assert fetch(remote, folder) == folder / place
-    monkeypatch.setenv("UQEVAL_DATA", str(folder))
-    assert fetch(remote) == folder / place
+def test_a_data_folder_comes_first_with_or_without_the_name_of_the_set(tmp_path, monkeypatch):
+    for place in ["set/votes.npy", "votes.npy"]:
+        remote = Remote("set/votes.npy", "http://127.0.0.1:1/never", SHA)
+        folder = tmp_path / place.replace("/", "-")
+        (folder / place).parent.mkdir(parents=True)
+        (folder / place).write_bytes(BODY)
+        assert fetch(remote, folder) == folder / place
+        monkeypatch.setenv("UQEVAL_DATA", str(folder))
+        assert fetch(remote) == folder / place
 
 
 def test_an_explicit_folder_is_never_passed_over_for_a_download(tmp_path, server):

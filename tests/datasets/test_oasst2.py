@@ -145,9 +145,8 @@ def test_languages_choose_rows():
     assert found.take(np.array([3, 0])).message_ids == ("3", "0")
 
 
-@pytest.mark.parametrize(
-    ("data", "reason"),
-    [
+def test_data_that_is_not_oasst2_is_refused():
+    for data, reason in [
         ([{"prompt": {"text": "a tree"}}], "not trees"),
         (["text"], "row 0 has str"),
         ([message({"name": ["quality"], "value": [0.5, 1], "count": [1]})], "name, value and count"),
@@ -159,11 +158,9 @@ def test_languages_choose_rows():
         ([message("x")], "labels of message 0 must have name, value and count"),
         (7, "`data` must be a path"),
         ("no/such/file.parquet", "does not exist"),
-    ],
-)
-def test_data_that_is_not_oasst2_is_refused(data, reason):
-    with pytest.raises(InputError, match=reason):
-        oasst2(data)
+    ]:
+        with pytest.raises(InputError, match=reason):
+            oasst2(data)
 
 
 def test_votes_of_a_category_that_comes_twice_are_added():
@@ -227,7 +224,7 @@ def test_generated_messages_are_marked_repeatable_and_schema_true(tmp_path):
     np.testing.assert_array_equal(oasst2(tmp_path).soft_labels, sample.soft_labels)
 
 
-@pytest.mark.parametrize("options", [{"n": 0}, {"n": True}, {"languages": ["tlh"]}, {"languages": []}])
-def test_sample_options_that_mean_nothing_are_refused(options):
-    with pytest.raises(InputError, match=f"`{next(iter(options))}`"):
-        oasst2_sample(**options)
+def test_sample_options_that_mean_nothing_are_refused():
+    for options in [{"n": 0}, {"n": True}, {"languages": ["tlh"]}, {"languages": []}]:
+        with pytest.raises(InputError, match=f"`{next(iter(options))}`"):
+            oasst2_sample(**options)

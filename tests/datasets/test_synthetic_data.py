@@ -10,20 +10,18 @@ from uqeval import InputError, truth
 from uqeval.datasets import synthetic
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"prior": 0.2, "sigma": 0.7}, {"classes": 4, "dim": 3, "prior": [0.1, 0.2, 0.3, 0.4]}]
-)
-def test_pi_is_bayes_rule_on_the_densities(options):
-    data = synthetic(200, seed=2, **options)
-    joint = np.stack(
-        [
-            p * multivariate_normal(mean, data.sigma**2 * np.eye(data.x.shape[1])).pdf(data.x)
-            for p, mean in zip(data.prior, data.means, strict=True)
-        ],
-        axis=1,
-    )
-    np.testing.assert_allclose(data.pi(data.x), joint / joint.sum(axis=1, keepdims=True), rtol=1e-9)
-    np.testing.assert_array_equal(data.bayes_labels(data.x), joint.argmax(axis=1))
+def test_pi_is_bayes_rule_on_the_densities():
+    for options in [{}, {"prior": 0.2, "sigma": 0.7}, {"classes": 4, "dim": 3, "prior": [0.1, 0.2, 0.3, 0.4]}]:
+        data = synthetic(200, seed=2, **options)
+        joint = np.stack(
+            [
+                p * multivariate_normal(mean, data.sigma**2 * np.eye(data.x.shape[1])).pdf(data.x)
+                for p, mean in zip(data.prior, data.means, strict=True)
+            ],
+            axis=1,
+        )
+        np.testing.assert_allclose(data.pi(data.x), joint / joint.sum(axis=1, keepdims=True), rtol=1e-9)
+        np.testing.assert_array_equal(data.bayes_labels(data.x), joint.argmax(axis=1))
 
 
 def test_phi_and_varphi_are_those_of_the_exact_soft_labels():
@@ -73,9 +71,8 @@ def test_d_is_the_distance_of_the_means():
     assert data.d == pytest.approx(np.linalg.norm(data.means[1] - data.means[0]))
 
 
-@pytest.mark.parametrize(
-    ("options", "named"),
-    [
+def test_options_that_mean_nothing_are_refused():
+    for options, named in [
         ({"n": 1}, "n"),
         ({"n": 10.5}, "n"),
         ({"dim": 0}, "dim"),
@@ -86,8 +83,6 @@ def test_d_is_the_distance_of_the_means():
         ({"prior": [0.5, 0.6]}, "prior"),
         ({"classes": 3, "prior": 0.3}, "prior"),
         ({"train": 1}, "train"),
-    ],
-)
-def test_options_that_mean_nothing_are_refused(options, named):
-    with pytest.raises(InputError, match=f"`{named}`"):
-        synthetic(**({"n": 100} | options))
+    ]:
+        with pytest.raises(InputError, match=f"`{named}`"):
+            synthetic(**({"n": 100} | options))

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -35,6 +35,7 @@ def p_of_rows(loss, max_risk, bound="betting"):
 # ---- 0/1 errors -------------------------------------------------------------------------------------------------
 
 
+@settings(max_examples=30)
 @given(counts, risks)
 def test_binomial_p_is_the_cdf_of_the_binomial(count, max_risk):
     errors, accepted = count
@@ -42,6 +43,7 @@ def test_binomial_p_is_the_cdf_of_the_binomial(count, max_risk):
     assert float(bounds.binomial_p(errors, accepted, max_risk)) == pytest.approx(expected, rel=1e-9, abs=1e-300)
 
 
+@settings(max_examples=30)
 @given(st.integers(0, 10**7), risks)
 def test_binomial_p_is_one_where_all_are_wrong_or_none_accepted(accepted, max_risk):
     assert float(bounds.binomial_p(accepted, accepted, max_risk)) == 1.0
@@ -64,6 +66,7 @@ def hoeffding_bentkus(total, n, gamma):
     return min(1.0, math.exp(-n * h), math.e * stats.binom.cdf(math.ceil(total), n, gamma))
 
 
+@settings(max_examples=30)
 @given(seeds, st.integers(1, 400), st.sampled_from(LOSSES01), risks)
 def test_hoeffding_bentkus_p_is_its_published_formula(seed, n, kind, max_risk):
     total = round(math.fsum(losses(seed, n, kind) * np.random.default_rng(seed).random()), 6)  # clear of integers
@@ -71,11 +74,17 @@ def test_hoeffding_bentkus_p_is_its_published_formula(seed, n, kind, max_risk):
     assert got == pytest.approx(hoeffding_bentkus(total, n, max_risk), rel=1e-8, abs=1e-300)
 
 
+@settings(max_examples=30)
 @given(counts, risks)
 def test_hoeffding_bentkus_p_is_never_below_the_exact_one_for_errors(count, max_risk):
     errors, accepted = count
     exact = float(bounds.binomial_p(errors, accepted, max_risk))
     assert float(bounds.hoeffding_bentkus_p(np.asarray(errors), np.asarray(accepted), max_risk)) >= exact * (1 - 1e-9)
+
+
+def test_where_nothing_is_accepted_nothing_is_shown():
+    for p in (bounds.binomial_p, bounds.hoeffding_bentkus_p):
+        assert p(np.zeros(2), np.array([0.0, 400.0]), 0.1).tolist() == [1.0, pytest.approx(0.9**400)]
 
 
 def test_hoeffding_bentkus_p_does_not_count_one_more_for_a_rounded_total():
@@ -88,6 +97,7 @@ def test_hoeffding_bentkus_p_does_not_count_one_more_for_a_rounded_total():
 # ---- losses in [0, 1]: betting ----------------------------------------------------------------------------------
 
 
+@settings(max_examples=30)
 @given(seeds, st.integers(0, 60), st.sampled_from(LOSSES01), risks)
 def test_betting_p_is_one_over_the_mean_over_stakes_of_the_product_over_rows(seed, n, kind, max_risk):
     loss = losses(seed, n, kind)
@@ -101,6 +111,7 @@ def test_betting_p_is_one_over_the_mean_over_stakes_of_the_product_over_rows(see
         assert p_of_rows(loss, max_risk) == pytest.approx(expected, rel=1e-8)
 
 
+@settings(max_examples=30)
 @given(risks)
 def test_no_stake_can_lose_more_than_everything(max_risk):
     stakes = bounds.betting_scale(max_risk)
@@ -109,6 +120,7 @@ def test_no_stake_can_lose_more_than_everything(max_risk):
     assert len(np.unique(stakes)) == len(stakes)
 
 
+@settings(max_examples=30)
 @given(seeds, st.integers(2, 200), st.sampled_from(LOSSES01), risks, loss_bounds)
 def test_the_order_of_rows_changes_no_bit_of_a_p_value(seed, n, kind, max_risk, bound):
     loss = losses(seed, n, kind)
@@ -138,27 +150,27 @@ LAWS = {
 }
 
 
-@pytest.mark.parametrize("n", [5, 100])
-@pytest.mark.parametrize("max_risk", [0.05, 0.3])
-@pytest.mark.parametrize("law", LAWS)
-def test_p_values_of_losses_are_small_as_rarely_as_they_claim(law, max_risk, n):
-    rng, runs = np.random.default_rng(len(law) + n), 4000
-    loss = LAWS[law](rng, (runs, n), max_risk)
-    stakes = bounds.betting_scale(max_risk)
-    with np.errstate(divide="ignore"):
-        wealth = np.stack([np.log1p(stake * (max_risk - loss)).sum(axis=1) for stake in stakes], axis=1)
-    found = {"betting": bounds.betting_p(wealth)}
-    found["hb"] = bounds.hoeffding_bentkus_p(loss.sum(axis=1), np.full(runs, n), max_risk)
-    if law == "errors":
-        found["binomial"] = bounds.binomial_p(loss.sum(axis=1), np.full(runs, n), max_risk)
-    for name, p in found.items():
-        for alpha in (0.01, 0.05, 0.1, 0.3):
-            assert np.mean(p <= alpha) <= alpha + 3 * math.sqrt(alpha * (1 - alpha) / runs), (name, alpha)
+def test_p_values_of_losses_are_small_as_rarely_as_they_claim():
+    for n in [5, 100]:
+        for max_risk in [0.05, 0.3]:
+            for law in LAWS:
+                rng, runs = np.random.default_rng(len(law) + n), 2000
+                loss = LAWS[law](rng, (runs, n), max_risk)
+                stakes = bounds.betting_scale(max_risk)
+                with np.errstate(divide="ignore"):
+                    wealth = np.stack([np.log1p(stake * (max_risk - loss)).sum(axis=1) for stake in stakes], axis=1)
+                found = {"betting": bounds.betting_p(wealth)}
+                found["hb"] = bounds.hoeffding_bentkus_p(loss.sum(axis=1), np.full(runs, n), max_risk)
+                if law == "errors":
+                    found["binomial"] = bounds.binomial_p(loss.sum(axis=1), np.full(runs, n), max_risk)
+                for name, p in found.items():
+                    for alpha in (0.01, 0.05, 0.1, 0.3):
+                        assert np.mean(p <= alpha) <= alpha + 3 * math.sqrt(alpha * (1 - alpha) / runs), (name, alpha)
 
 
-@pytest.mark.parametrize("bound", ["betting", "hoeffding-bentkus"])
-def test_p_values_of_losses_become_small_where_the_risk_is_low(bound):
-    assert p_of_rows(np.full(400, 0.02), 0.1, bound) < 1e-3
+def test_p_values_of_losses_become_small_where_the_risk_is_low():
+    for bound in ["betting", "hoeffding-bentkus"]:
+        assert p_of_rows(np.full(400, 0.02), 0.1, bound) < 1e-3
 
 
 def test_betting_beats_hoeffding_bentkus_on_losses_that_hardly_vary():
@@ -174,7 +186,7 @@ def cluster_p(total, rows, max_risk, **options):
 
 
 def one_sided_t(total, rows, gamma, copies=1):
-    """SPEC 3.4: Z_g = Σ(v − γ) of each cluster with an accepted row, plus (1 − γ)·(mean rows); df = Ga − 1."""
+    """Z_g = Σ(v − γ) of each cluster with an accepted row, plus (1 − γ)·(mean rows); df = Ga − 1."""
     total, rows = (np.tile(np.asarray(x, dtype=float), copies) for x in (total, rows))
     kept = [(a, b) for a, b in zip(total, rows, strict=True) if b > 0]
     if len(kept) < 10:
@@ -215,6 +227,7 @@ def at_effective_rows(total, rows, max_risk, copies=1):
     return float(stats.beta.sf(max_risk, errors + 1, n - errors)) if n - errors > 1e-9 else 1.0
 
 
+@settings(max_examples=30)
 @given(cluster_sums(), risks)
 def test_cluster_p_is_the_larger_of_a_t_test_and_the_binomial_at_effective_rows(sums, max_risk):
     total, rows = sums
@@ -229,6 +242,7 @@ def test_cluster_p_of_single_rows_is_never_below_the_exact_binomial():
         assert cluster_p(total, np.ones(200), 0.1) >= exact * (1 - 1e-9)
 
 
+@settings(max_examples=30)
 @given(cluster_sums(), risks, st.integers(2, 4))
 def test_copies_repeat_the_clusters_but_not_the_made_up_one(sums, max_risk, copies):
     total, rows = sums
@@ -238,17 +252,18 @@ def test_copies_repeat_the_clusters_but_not_the_made_up_one(sums, max_risk, copi
     assert got == pytest.approx(cluster_p(np.tile(total, copies), np.tile(rows, copies), max_risk), rel=1e-7)
 
 
-@pytest.mark.parametrize("groups", [1, 2, 9])
-def test_fewer_than_ten_clusters_prove_nothing(groups):
-    assert cluster_p(np.zeros(groups), np.full(groups, 1000.0), 0.5) == 1.0
-    assert cluster_p(np.zeros(groups + 5), np.repeat([1000.0, 0.0], [groups, 5]), 0.5) == 1.0
-    assert cluster_p(np.zeros(10), np.full(10, 1000.0), 0.5) < 0.05
+def test_fewer_than_ten_clusters_prove_nothing():
+    for groups in [1, 2, 9]:
+        assert cluster_p(np.zeros(groups), np.full(groups, 1000.0), 0.5) == 1.0
+        assert cluster_p(np.zeros(groups + 5), np.repeat([1000.0, 0.0], [groups, 5]), 0.5) == 1.0
+        assert cluster_p(np.zeros(10), np.full(10, 1000.0), 0.5) < 0.05
 
 
 def test_clusters_that_are_all_wrong_prove_nothing():
     assert cluster_p(np.full(20, 5.0), np.full(20, 5.0), 0.3) == 1.0
 
 
+@settings(max_examples=30)
 @given(cluster_sums(least=10), risks, st.sampled_from([0.5, 3.0, 1000.0]))
 def test_the_unit_in_which_clusters_are_counted_does_not_matter(sums, max_risk, unit):
     total, rows = sums
@@ -256,6 +271,7 @@ def test_the_unit_in_which_clusters_are_counted_does_not_matter(sums, max_risk, 
     assert cluster_p(unit * total, unit * rows, max_risk) == pytest.approx(expected, rel=1e-7)
 
 
+@settings(max_examples=30)
 @given(st.lists(cluster_sums(), min_size=1, max_size=5), risks, st.sampled_from([1.0, 2.5]))
 def test_stacked_moments_give_the_p_value_of_each(cases, max_risk, copies):
     parts = [bounds.moments(total, rows) for total, rows in cases]
@@ -266,12 +282,12 @@ def test_stacked_moments_give_the_p_value_of_each(cases, max_risk, copies):
     np.testing.assert_allclose(bounds.effective_rows(stacked, copies=copies), sizes, rtol=1e-12)
 
 
-@pytest.mark.parametrize("errors", [0, 1, 7, 60])
-def test_effective_rows_of_single_rows_are_about_those_rows(errors):
-    total = (np.arange(200) < errors).astype(float)
-    assert float(bounds.effective_rows(bounds.moments(total, np.ones(200)))[0]) == pytest.approx(200, rel=0.02)
-    copied = bounds.moments(7 * total, np.full(200, 7.0))  # copies of a row in its cluster tell nothing more
-    assert float(bounds.effective_rows(copied)[0]) == pytest.approx(200, rel=0.02)
+def test_effective_rows_of_single_rows_are_about_those_rows():
+    for errors in [0, 1, 7, 60]:
+        total = (np.arange(200) < errors).astype(float)
+        assert float(bounds.effective_rows(bounds.moments(total, np.ones(200)))[0]) == pytest.approx(200, rel=0.02)
+        copied = bounds.moments(7 * total, np.full(200, 7.0))  # copies of a row in its cluster tell nothing more
+        assert float(bounds.effective_rows(copied)[0]) == pytest.approx(200, rel=0.02)
 
 
 # ---- what a region can prove at best ----------------------------------------------------------------------------
@@ -298,6 +314,7 @@ calibrations = st.builds(
 copies_of = st.sampled_from([1.0, 1.7, 4.0, 50.0])
 
 
+@settings(max_examples=30)
 @given(calibrations, risks, copies_of)
 def test_best_p_is_the_p_value_of_the_same_rows_without_any_loss(cal, max_risk, copies):
     none = replace(cal, loss=np.zeros_like(cal.loss))
@@ -308,6 +325,7 @@ def test_best_p_is_the_p_value_of_the_same_rows_without_any_loss(cal, max_risk, 
     assert got.tolist() == none.best_p(at, max_risk, copies=copies).tolist()
 
 
+@settings(max_examples=30)
 @given(
     st.builds(make_calibration, seeds, st.integers(1, 300), st.sampled_from(KINDS[:3]), st.sampled_from(LOSSES01)),
     risks,
@@ -320,14 +338,15 @@ def test_best_p_of_rows_is_never_above_the_p_value_with_any_losses(cal, max_risk
     assert (best <= p * (1 + 1e-9) + 1e-300).all()
 
 
-@pytest.mark.parametrize(("max_risk", "delta", "rows"), [(0.05, 0.1, 45), (0.05, 0.05, 59), (0.01, 0.1, 230)])
-def test_best_p_of_errors_has_the_known_values(max_risk, delta, rows):
-    cal = Calibration(np.arange(300.0), np.ones(300, dtype=np.uint8))
-    passes = cal.best_p(np.arange(300.0), max_risk) <= delta
-    assert int(passes.argmax()) + 1 == rows  # 230: SPEC 3.3
-    assert passes[rows - 1 :].all()
+def test_best_p_of_errors_has_the_known_values():
+    for max_risk, delta, rows in [(0.05, 0.1, 45), (0.05, 0.05, 59), (0.01, 0.1, 230)]:
+        cal = Calibration(np.arange(300.0), np.ones(300, dtype=np.uint8))
+        passes = cal.best_p(np.arange(300.0), max_risk) <= delta
+        assert int(passes.argmax()) + 1 == rows
+        assert passes[rows - 1 :].all()
 
 
+@settings(max_examples=30)
 @given(risks, deltas)
 def test_best_p_of_errors_passes_from_the_row_where_so_many_right_ones_are_rare(max_risk, delta):
     k = math.ceil(math.log(delta) / math.log1p(-max_risk) - 1e-9)  # (1 − max_risk)^k ≤ delta
@@ -339,19 +358,20 @@ def test_best_p_of_errors_passes_from_the_row_where_so_many_right_ones_are_rare(
     assert fewer > delta * (1 - 1e-8)
 
 
-@pytest.mark.parametrize("size", [1, 7])
-def test_best_p_of_even_clusters_falls_with_their_number_and_needs_ten(size):
-    groups = np.repeat(np.arange(200), size)
-    cal = Calibration(groups.astype(np.float64), np.zeros(len(groups)), groups)
-    p = cal.best_p(np.arange(200.0), 0.3)
-    assert (p[: bounds.FEW_CLUSTERS - 1] == 1).all()
-    assert p[bounds.FEW_CLUSTERS - 1] < 1
-    assert (np.diff(p[bounds.FEW_CLUSTERS - 1 :]) <= 0).all()
+def test_best_p_of_even_clusters_falls_with_their_number_and_needs_ten():
+    for size in [1, 7]:
+        groups = np.repeat(np.arange(200), size)
+        cal = Calibration(groups.astype(np.float64), np.zeros(len(groups)), groups)
+        p = cal.best_p(np.arange(200.0), 0.3)
+        assert (p[: bounds.FEW_CLUSTERS - 1] == 1).all()
+        assert p[bounds.FEW_CLUSTERS - 1] < 1
+        assert (np.diff(p[bounds.FEW_CLUSTERS - 1 :]) <= 0).all()
 
 
 # ---- bets that a risk has risen ---------------------------------------------------------------------------------
 
 
+@settings(max_examples=30)
 @given(seeds, st.integers(0, 60), st.sampled_from(LOSSES01), risks)
 def test_rise_log_e_is_the_log_of_the_product_over_rows(seed, n, kind, max_risk):
     loss = losses(seed, n, kind)
@@ -363,6 +383,7 @@ def test_rise_log_e_is_the_log_of_the_product_over_rows(seed, n, kind, max_risk)
     )
 
 
+@settings(max_examples=30)
 @given(seeds, st.integers(0, 50), st.integers(0, 50), risks)
 def test_rise_log_e_of_two_batches_adds_up_to_that_of_all_rows(seed, a, b, max_risk):
     loss = losses(seed, a + b, "mixture")
@@ -370,24 +391,27 @@ def test_rise_log_e_of_two_batches_adds_up_to_that_of_all_rows(seed, a, b, max_r
     np.testing.assert_allclose(parts, bounds.rise_log_e(loss, max_risk), rtol=1e-9, atol=1e-10)
 
 
-@pytest.mark.parametrize("max_risk", RISKS)
-def test_rise_stakes_are_never_ruined_and_win_where_all_is_lost(max_risk):
-    assert np.isfinite(bounds.rise_log_e(np.zeros(1000), max_risk)).all()
-    assert (bounds.rise_log_e(np.zeros(10), max_risk) < 0).all()
-    assert (bounds.rise_log_e(np.ones(10), max_risk) > 0).all()
+def test_rise_stakes_are_never_ruined_and_win_where_all_is_lost():
+    for max_risk in RISKS:
+        assert np.isfinite(bounds.rise_log_e(np.zeros(1000), max_risk)).all()
+        assert (bounds.rise_log_e(np.zeros(10), max_risk) < 0).all()
+        assert (bounds.rise_log_e(np.ones(10), max_risk) > 0).all()
 
 
-@pytest.mark.parametrize("law", LAWS)
-def test_the_mean_rise_e_value_is_at_most_one_while_the_promise_holds(law):
-    rng, runs, n, max_risk = np.random.default_rng(3), 4000, 20, 0.2
-    e = np.exp([bounds.log_mean_exp(bounds.rise_log_e(row, max_risk)) for row in LAWS[law](rng, (runs, n), max_risk)])
-    for alpha in (0.01, 0.05, 0.1, 0.3):  # Markov: P(e ≥ 1/alpha) ≤ alpha
-        assert np.mean(e >= 1 / alpha) <= alpha + 3 * math.sqrt(alpha * (1 - alpha) / runs)
+def test_the_mean_rise_e_value_is_at_most_one_while_the_promise_holds():
+    for law in LAWS:
+        rng, runs, n, max_risk = np.random.default_rng(3), 2000, 20, 0.2
+        e = np.exp(
+            [bounds.log_mean_exp(bounds.rise_log_e(row, max_risk)) for row in LAWS[law](rng, (runs, n), max_risk)]
+        )
+        for alpha in (0.01, 0.05, 0.1, 0.3):  # Markov: P(e ≥ 1/alpha) ≤ alpha
+            assert np.mean(e >= 1 / alpha) <= alpha + 3 * math.sqrt(alpha * (1 - alpha) / runs)
 
 
 # ---- log of a mean ----------------------------------------------------------------------------------------------
 
 
+@settings(max_examples=30)
 @given(st.lists(st.floats(-600, 600), min_size=1, max_size=20))
 def test_log_mean_exp_is_the_log_of_the_mean(values):
     x = np.array(values)

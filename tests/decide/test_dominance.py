@@ -20,7 +20,7 @@ from uqeval._result import strict
 from uqeval.decide import Dominance
 
 COLUMNS = ["max_risk", "right_a", "right_b", "difference", "low", "high"]
-dominance = partial(uq.dominance, resamples=100)  # as few as it takes
+dominance = partial(uq.dominance, resamples=40)  # as few as it takes
 
 
 def quiet(function, *args, **kwargs):
@@ -78,6 +78,7 @@ def simulated(n=400, seed=0, noise=0.5):
 # ---- the curves -----------------------------------------------------------------------------------------------
 
 
+@settings(max_examples=15)
 @given(pairs())
 def test_curves_are_the_accepted_right_rows_by_definition(case):
     a, b, error = case
@@ -92,7 +93,7 @@ def test_curves_are_the_accepted_right_rows_by_definition(case):
     assert (found.n, len(found)) == (n, len(risks))
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(pairs(most=200), st.sampled_from([("0.05",), ("0.1", "0.2", "0.25"), ("0.5", "0.01"), ("0.999",)]))
 def test_curves_at_given_risks_are_those_of_the_definition(case, texts):
     a, b, error = case
@@ -160,6 +161,7 @@ def test_all_wrong_accepts_nothing():
 # ---- what changes nothing -------------------------------------------------------------------------------------
 
 
+@settings(max_examples=15)
 @given(pairs())
 def test_a_score_against_itself_differs_nowhere(case):
     a, _, error = case
@@ -170,7 +172,7 @@ def test_a_score_against_itself_differs_nowhere(case):
     assert "Neither" in found.statement()
 
 
-@settings(max_examples=40)
+@settings(max_examples=6)
 @given(pairs(kinds=("grid", "continuous", "mixture", "constant")))
 def test_increasing_transforms_of_the_scores_change_nothing(case):
     a, b, error = case
@@ -184,6 +186,7 @@ def test_increasing_transforms_of_the_scores_change_nothing(case):
         check_equal(one, dominance(a, change(b), error))
 
 
+@settings(max_examples=15)
 @given(pairs(), seeds)
 def test_row_order_changes_neither_curves_nor_band(case, seed):
     a, b, error = case
@@ -197,7 +200,7 @@ def test_row_order_changes_no_band_of_many_rows():
     check_equal(dominance(a, b, error), dominance(a[order], b[order], error[order]))
 
 
-@settings(max_examples=10)
+@settings(max_examples=6)
 @given(pairs(), seeds)
 def test_row_order_changes_no_band_of_clusters(case, seed):
     a, b, error = case
@@ -208,6 +211,7 @@ def test_row_order_changes_no_band_of_clusters(case, seed):
     check_equal(one, quiet(dominance, a[order], b[order], error[order], clusters=clusters[order]))
 
 
+@settings(max_examples=15)
 @given(pairs())
 def test_swapped_scores_swap_the_curves(case):
     a, b, error = case
@@ -237,6 +241,7 @@ def test_the_same_seed_gives_the_same_band():
     assert not np.array_equal(one.low, other.low)
 
 
+@settings(max_examples=15)
 @given(pairs())
 def test_band_holds_the_difference(case):
     found = dominance(*case)
@@ -259,8 +264,8 @@ def test_band_widens_with_the_level_and_narrows_with_the_rows():
 def test_band_is_that_of_a_plain_bootstrap_of_rows():
     a, b, error = simulated(150, seed=5)
     risks, rng = [Fraction(1, 10), Fraction(1, 5)], np.random.default_rng(0)
-    found = dominance(a, b, error, max_risks=[float(r) for r in risks], resamples=4000)
-    draws = np.empty((400, 2))
+    found = dominance(a, b, error, max_risks=[float(r) for r in risks], resamples=1000)
+    draws = np.empty((200, 2))
     for k in range(len(draws)):
         rows = rng.integers(len(error), size=len(error))
         ends = [right_by_definition(x[rows], error[rows], risks) for x in (a, b)]
@@ -271,15 +276,15 @@ def test_band_is_that_of_a_plain_bootstrap_of_rows():
     np.testing.assert_allclose((found.high - found.low) / 2, factor * spread, rtol=0.2)
 
 
-@pytest.mark.parametrize("resamples", [1, 2])
-def test_very_few_resamples_are_refused_or_give_a_band(resamples):
-    a, b, error = simulated()
-    found = unless_refused("resamples", dominance, a, b, error, resamples=resamples)
-    assert found is None or np.isfinite([found.low, found.high]).all()
+def test_very_few_resamples_are_refused_or_give_a_band():
+    for resamples in [1, 2]:
+        a, b, error = simulated()
+        found = unless_refused("resamples", dominance, a, b, error, resamples=resamples)
+        assert found is None or np.isfinite([found.low, found.high]).all()
 
 
 def test_true_phi_accepts_more_right_rows_than_a_noisy_copy():
-    # SPEC 8.9: {φ ≤ t} has the largest coverage among all sets of its risk.
+    # {φ ≤ t} has the largest coverage among all sets of its risk.
     phi, noisy, error = simulated(5000, noise=0.3)
     assert dominance(phi, noisy, error, resamples=200).verdict == "a"
     found = dominance(noisy, phi, error, resamples=200)
@@ -287,6 +292,7 @@ def test_true_phi_accepts_more_right_rows_than_a_noisy_copy():
     assert "b accepts more right predictions than a" in found.statement()
 
 
+@settings(max_examples=15)
 @given(seeds, st.integers(2, 9))
 def test_no_order_of_equal_groups_accepts_more_than_phi(seed, groups):
     rng = np.random.default_rng(seed)
@@ -336,12 +342,12 @@ def test_a_single_cluster_shows_nothing():
     assert found.verdict == "neither"
 
 
-@pytest.mark.parametrize("count", [1, 9])
-def test_few_clusters_are_warned_of(count):
-    # SPEC 0: fewer than 10 clusters are computed, with a UQWarning.
-    a, b, error = simulated()
-    with pytest.warns(UQWarning, match="cluster"):
-        dominance(a, b, error, clusters=np.arange(len(error)) % count)
+def test_few_clusters_are_warned_of():
+    for count in [1, 9]:
+        # Fewer than 10 clusters are computed, with a UQWarning.
+        a, b, error = simulated()
+        with pytest.warns(UQWarning, match="cluster"):
+            dominance(a, b, error, clusters=np.arange(len(error)) % count)
 
 
 # ---- predictions ----------------------------------------------------------------------------------------------
@@ -399,7 +405,7 @@ def test_rows_with_a_tied_majority_are_left_out():
 
 
 def test_weighted_predictions_are_refused_as_for_choose_threshold():
-    # SPEC 3.4: weighted rows are refused; to ignore the weights would be to answer for another population.
+    # Weighted rows are refused; to ignore the weights would be to answer for another population.
     with pytest.raises(InputError, match="weights"):
         dominance("mine", "yours", predictions=predictions(weights=np.arange(1.0, 101.0)))
 
@@ -409,9 +415,8 @@ def test_weighted_predictions_are_refused_as_for_choose_threshold():
 A, B, ERROR = [0.1, 0.2, 0.3, 0.4], [0.4, 0.1, 0.2, 0.3], [0, 1, 0, 1]
 
 
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
+def test_input_that_cannot_be_used_is_refused():
+    for call, words in [
         (lambda: dominance(A, B), "error"),
         (lambda: dominance(A, B[:3], ERROR), "rows"),
         (lambda: dominance(A, B, ERROR[:3]), "rows"),
@@ -439,11 +444,9 @@ A, B, ERROR = [0.1, 0.2, 0.3, 0.4], [0.4, 0.1, 0.2, 0.3], [0, 1, 0, 1]
         (lambda: dominance("mine", "yours", ERROR, predictions=predictions()), "not both"),
         (lambda: dominance("mine", "yours", predictions=Predictions(error=ERROR, scores={"mine": A})), "yours"),
         (lambda: dominance(A, B, ERROR).to_frame("excel"), "kind"),
-    ],
-)
-def test_input_that_cannot_be_used_is_refused(call, words):
-    with pytest.raises(InputError, match=words):
-        call()
+    ]:
+        with pytest.raises(InputError, match=words):
+            call()
 
 
 def test_rows_with_nan_in_the_error_are_left_out_on_request():
@@ -456,17 +459,17 @@ def test_rows_with_nan_in_the_error_are_left_out_on_request():
     assert found.n == 49
 
 
-@pytest.mark.parametrize("rows", [(7, 7), (7, 8), (7, None), (0, 49)], ids=str)
-def test_nan_in_either_score_never_pairs_different_rows(rows):
-    a, b, error = simulated(50, seed=1)
-    error[[7, 8, 0, 49]] = 0  # the errors alone do not tell which row is gone
-    for score, row in zip((a, b), rows, strict=True):
-        if row is not None:
-            score[row] = math.nan
-    kept = ~(np.isnan(a) | np.isnan(b))
-    found = unless_refused("rows", quiet, dominance, a, b, error, nan="omit")
-    if found is not None:
-        check_equal(found, dominance(a[kept], b[kept], error[kept]))
+def test_nan_in_either_score_never_pairs_different_rows():
+    for rows in [(7, 7), (7, 8), (7, None), (0, 49)]:
+        a, b, error = simulated(50, seed=1)
+        error[[7, 8, 0, 49]] = 0  # the errors alone do not tell which row is gone
+        for score, row in zip((a, b), rows, strict=True):
+            if row is not None:
+                score[row] = math.nan
+        kept = ~(np.isnan(a) | np.isnan(b))
+        found = unless_refused("rows", quiet, dominance, a, b, error, nan="omit")
+        if found is not None:
+            check_equal(found, dominance(a[kept], b[kept], error[kept]))
 
 
 def test_infinite_scores_are_accepted_last_with_a_warning():
@@ -479,22 +482,22 @@ def test_infinite_scores_are_accepted_last_with_a_warning():
 # ---- print ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow", None])
-def test_frame_has_a_row_per_risk_ready_to_plot(kind):
-    found = dominance(*simulated())
-    frame = found.to_frame(kind)
-    assert list(frame.column_names if kind == "pyarrow" else frame.columns) == COLUMNS
-    assert len(frame) == len(found) == 40
-    for name in COLUMNS:
-        column = frame[name].to_pylist() if kind == "pyarrow" else list(frame[name])
-        assert column == getattr(found, name).tolist()
+def test_frame_has_a_row_per_risk_ready_to_plot():
+    for kind in ["pandas", "polars", "pyarrow", None]:
+        found = dominance(*simulated())
+        frame = found.to_frame(kind)
+        assert list(frame.column_names if kind == "pyarrow" else frame.columns) == COLUMNS
+        assert len(frame) == len(found) == 40
+        for name in COLUMNS:
+            column = frame[name].to_pylist() if kind == "pyarrow" else list(frame[name])
+            assert column == getattr(found, name).tolist()
 
 
 def test_dict_holds_plain_values():
     found = dominance({"mine": A}, {"yours": B}, ERROR, level=0.9)
     data = found.to_dict()
     assert json.loads(json.dumps(strict(data), allow_nan=False)) == data
-    assert (data["a"], data["b"], data["n"], data["level"], data["resamples"]) == ("mine", "yours", 4, 0.9, 100)
+    assert (data["a"], data["b"], data["n"], data["level"], data["resamples"]) == ("mine", "yours", 4, 0.9, 40)
     assert data["verdict"] == found.verdict
     assert set(COLUMNS) <= set(data)
 

@@ -84,6 +84,7 @@ def psi_by_definition(found, gamma):
 # ---- the curve ------------------------------------------------------------------------------------------------
 
 
+@settings(max_examples=20)
 @given(errors())
 def test_map_is_the_mce_curve_at_its_thresholds(case):
     found = risk_map(case.score, case.target)
@@ -93,6 +94,7 @@ def test_map_is_the_mce_curve_at_its_thresholds(case):
     assert found.warnings == ()
 
 
+@settings(max_examples=20)
 @given(losses())
 def test_map_of_a_loss_is_the_risk_coverage_curve_at_its_thresholds(case):
     found = risk_map(case.score, case.target)
@@ -100,17 +102,18 @@ def test_map_of_a_loss_is_the_risk_coverage_curve_at_its_thresholds(case):
     assert found.what == ("error" if set(case.target.tolist()) <= {0, 1} else "loss")
 
 
-@pytest.mark.parametrize(("n", "most"), [(15, 15), (20, 20), (150, 20), (550, 55), (5000, 100)])
-def test_default_thresholds_are_equally_spaced_numbers_of_rows(n, most):
-    rng = np.random.default_rng(n)
-    found = risk_map(rng.permutation(n), rng.integers(0, 2, n))
-    # Sizes ⌈n j/m⌉ of SPEC 3.1; scores 0..n−1, so the k-th smallest one is k − 1.
-    sizes = sorted({-(-n * j // max(most, 20)) for j in range(1, max(most, 20) + 1)})
-    assert found.accepted.tolist() == sizes
-    assert found.threshold.tolist() == [k - 1 for k in sizes]
-    assert len(found) == most
+def test_default_thresholds_are_equally_spaced_numbers_of_rows():
+    for n, most in [(15, 15), (20, 20), (150, 20), (550, 55), (5000, 100)]:
+        rng = np.random.default_rng(n)
+        found = risk_map(rng.permutation(n), rng.integers(0, 2, n))
+        # Sizes ⌈n j/m⌉; scores 0..n−1, so the k-th smallest one is k − 1.
+        sizes = sorted({-(-n * j // max(most, 20)) for j in range(1, max(most, 20) + 1)})
+        assert found.accepted.tolist() == sizes
+        assert found.threshold.tolist() == [k - 1 for k in sizes]
+        assert len(found) == most
 
 
+@settings(max_examples=20)
 @given(errors(), seeds)
 def test_given_thresholds_accept_the_rows_at_or_below_them(case, seed):
     rng = np.random.default_rng(seed)
@@ -151,12 +154,14 @@ def test_infinite_scores_are_accepted_last_with_a_warning():
     assert "! " in str(found)
 
 
+@settings(max_examples=20)
 @given(losses(), seeds)
 def test_row_order_changes_nothing(case, seed):
     order = np.random.default_rng(seed).permutation(len(case.score))
     check_equal(risk_map(case.score, case.target), risk_map(case.score[order], case.target[order]), tolerance=1e-13)
 
 
+@settings(max_examples=20)
 @given(errors(), seeds)
 def test_row_order_changes_no_bit_of_0_1_errors(case, seed):
     order = np.random.default_rng(seed).permutation(len(case.score))
@@ -174,7 +179,7 @@ def test_dtypes_change_nothing():
 # ---- bands ----------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=40)
+@settings(max_examples=12)
 @given(errors(most=60), LEVELS)
 def test_pointwise_band_is_clopper_pearson(case, level):
     found = risk_map(case.score, case.target, level=level)
@@ -183,7 +188,7 @@ def test_pointwise_band_is_clopper_pearson(case, level):
     assert found.level == level
 
 
-@settings(max_examples=40)
+@settings(max_examples=12)
 @given(errors(most=60), LEVELS)
 def test_simultaneous_band_shares_the_error_among_the_thresholds(case, level):
     found = risk_map(case.score, case.target, level=level)
@@ -191,6 +196,7 @@ def test_simultaneous_band_shares_the_error_among_the_thresholds(case, level):
     np.testing.assert_allclose(np.stack([found.band_low, found.band_high], axis=1), expected, rtol=1e-8, atol=1e-12)
 
 
+@settings(max_examples=20)
 @given(errors(), LEVELS)
 def test_simultaneous_band_holds_the_pointwise_one_and_that_the_risk(case, level):
     found = risk_map(case.score, case.target, level=level)
@@ -199,6 +205,7 @@ def test_simultaneous_band_holds_the_pointwise_one_and_that_the_risk(case, level
     assert (found.high[found.bad == found.accepted] == 1).all()
 
 
+@settings(max_examples=20)
 @given(losses(), LEVELS)
 def test_bands_of_losses_are_nested(case, level):
     check_nested(risk_map(case.score, case.target, level=level))
@@ -212,7 +219,7 @@ def hoeffding_bentkus(total, k, risk):
     return min(1.0, math.exp(-k * (near + far)), math.e * binom.cdf(math.ceil(total - 1e-9), k, risk))
 
 
-@settings(max_examples=40)
+@settings(max_examples=12)
 @given(losses(most=40), LEVELS)
 def test_bounds_of_a_loss_are_where_the_hoeffding_bentkus_p_value_is_alpha(case, level):
     assume(not set(case.target.tolist()) <= {0, 1})
@@ -253,6 +260,7 @@ def test_bounds_of_a_loss_are_wider_than_those_of_errors_with_the_same_mean():
 # ---- ψ --------------------------------------------------------------------------------------------------------
 
 
+@settings(max_examples=20)
 @given(losses(), st.sampled_from([1e-9, 0.01, 0.1, 0.25, 0.5, 0.75, 0.999]))
 def test_psi_is_the_largest_threshold_within_the_prescribed_risk(case, gamma):
     found = risk_map(case.score, case.target)
@@ -264,6 +272,7 @@ def test_psi_is_the_largest_threshold_within_the_prescribed_risk(case, gamma):
         assert case.target[inside].mean() <= gamma + 1e-12
 
 
+@settings(max_examples=20)
 @given(errors())
 def test_psi_at_an_observed_risk_accepts_it(case):
     found = risk_map(case.score, case.target)
@@ -299,7 +308,7 @@ def test_psi_looks_past_a_bump():
 
 
 def test_misalignment_need_not_rise_with_the_score_where_there_are_three_classes():
-    # SPEC 8.7: aligned, misaligned, aligned with mass .5, .2, .3.
+    # Aligned, misaligned, aligned with mass .5, .2, .3.
     varphi = np.repeat([0.1, 0.55, 0.6], [50, 20, 30])
     found = risk_map(varphi, varphi == 0.55, risk="misaligned")
     np.testing.assert_allclose(found.risk, [0, 2 / 7, 0.2])
@@ -325,10 +334,10 @@ def test_table_of_one_risk_is_its_psi():
     assert found.table(0.1) == found.table([0.1]) == [found.psi(0.1)]
 
 
-@pytest.mark.parametrize("bad", [0, 1, 5, -0.1, math.nan, "0.1", None, True, [0.1, 0.2]])
-def test_psi_of_what_is_no_risk_is_refused(bad):
-    with pytest.raises(InputError, match="max_risk"):
-        risk_map([0.1, 0.2], [0, 1]).psi(bad)
+def test_psi_of_what_is_no_risk_is_refused():
+    for bad in [0, 1, 5, -0.1, math.nan, "0.1", None, True, [0.1, 0.2]]:
+        with pytest.raises(InputError, match="max_risk"):
+            risk_map([0.1, 0.2], [0, 1]).psi(bad)
 
 
 # ---- predictions and misalignment -----------------------------------------------------------------------------
@@ -343,7 +352,7 @@ def with_soft_labels(seed, n=120, tied=False):
     return Predictions(rng.integers(0, 3, n), probs=probs, soft_labels=votes, scores={"mine": rng.random(n)})
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(seeds)
 def test_map_of_misalignment_is_the_mbc_curve(seed):
     p = with_soft_labels(seed)
@@ -360,7 +369,7 @@ def test_misalignment_is_promised_for_the_majority_of_annotators_and_says_so():
     assert any("annotators" in note for note in found.warnings)
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(seeds)
 def test_rows_with_a_tied_majority_are_left_out_or_count_as_misaligned(seed):
     p = with_soft_labels(seed, tied=True)
@@ -375,7 +384,7 @@ def test_rows_with_a_tied_majority_are_left_out_or_count_as_misaligned(seed):
     assert any("tied" in note for note in counted.warnings)
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(seeds)
 def test_map_of_predictions_is_that_of_their_arrays(seed):
     rng = np.random.default_rng(seed)
@@ -394,7 +403,7 @@ def test_map_of_predictions_is_that_of_their_arrays(seed):
 
 
 def test_weighted_predictions_are_refused_as_for_choose_threshold():
-    # SPEC 3.4: no exact bound for weighted rows; a band that ignores the weights would be for another population.
+    # No exact bound for weighted rows; a band that ignores the weights would be for another population.
     p = Predictions(error=[0, 1, 0], scores={"mine": [0.1, 0.2, 0.3]}, weights=[1, 2, 3])
     with pytest.raises(InputError, match="weights"):
         risk_map("mine", predictions=p)
@@ -403,7 +412,7 @@ def test_weighted_predictions_are_refused_as_for_choose_threshold():
 # ---- clusters -------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=40)
+@settings(max_examples=12)
 @given(seeds, LEVELS, st.booleans())
 def test_band_of_clusters_joins_a_logit_t_interval_and_one_at_effective_rows(seed, level, continuous):
     rng = np.random.default_rng(seed)
@@ -470,6 +479,7 @@ def test_clusters_without_any_error_count_as_so_many_trials():
     assert (found.low[-1], found.high[-1]) == pytest.approx((last.low, last.high))
 
 
+@settings(max_examples=20)
 @given(seeds)
 def test_names_of_clusters_and_order_of_rows_change_nothing(seed):
     rng = np.random.default_rng(seed)
@@ -490,11 +500,11 @@ def test_a_single_cluster_says_nothing_about_the_risk():
     assert psi.high == 49
 
 
-@pytest.mark.parametrize("count", [1, 9])
-def test_few_clusters_are_warned_of(count):
-    # SPEC 0: fewer than 10 clusters are computed, with a UQWarning.
-    with pytest.warns(UQWarning, match="cluster"):
-        risk_map(np.arange(90), np.arange(90) % 5 == 0, clusters=np.arange(90) % count)
+def test_few_clusters_are_warned_of():
+    for count in [1, 9]:
+        # Fewer than 10 clusters are computed, with a UQWarning.
+        with pytest.warns(UQWarning, match="cluster"):
+            risk_map(np.arange(90), np.arange(90) % 5 == 0, clusters=np.arange(90) % count)
 
 
 # ---- inputs ---------------------------------------------------------------------------------------------------
@@ -503,9 +513,8 @@ SCORE, ERROR = [0.1, 0.2, 0.3], [0, 1, 0]
 LABELLED = Predictions([0, 1, 1], probs=[[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]])
 
 
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
+def test_input_that_cannot_be_used_is_refused():
+    for call, words in [
         (lambda: risk_map(SCORE), "error"),
         (lambda: risk_map(SCORE, [0, 1]), "rows"),
         (lambda: risk_map([0.1], [0]), "row"),
@@ -533,11 +542,9 @@ LABELLED = Predictions([0, 1, 1], probs=[[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]])
         (lambda: risk_map("entropy", predictions=LABELLED, risk="loss"), "loss"),
         (lambda: risk_map("entrophy", predictions=LABELLED), "entropy"),
         (lambda: risk_map(SCORE, ERROR).to_frame("excel"), "kind"),
-    ],
-)
-def test_input_that_cannot_be_used_is_refused(call, words):
-    with pytest.raises(InputError, match=words):
-        call()
+    ]:
+        with pytest.raises(InputError, match=words):
+            call()
 
 
 def test_rows_with_nan_are_left_out_on_request():
@@ -551,16 +558,16 @@ def test_rows_with_nan_are_left_out_on_request():
 # ---- print ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow", None])
-def test_frame_has_a_row_per_threshold(kind):
-    rng = np.random.default_rng(7)
-    found = risk_map(rng.random(100), rng.integers(0, 2, 100))
-    frame = found.to_frame(kind)
-    assert tuple(frame.column_names if kind == "pyarrow" else frame.columns) == COLUMNS
-    assert len(frame) == len(found) == 20
-    for name in COLUMNS:
-        column = frame[name].to_pylist() if kind == "pyarrow" else list(frame[name])
-        assert column == getattr(found, name).tolist()
+def test_frame_has_a_row_per_threshold():
+    for kind in ["pandas", "polars", "pyarrow", None]:
+        rng = np.random.default_rng(7)
+        found = risk_map(rng.random(100), rng.integers(0, 2, 100))
+        frame = found.to_frame(kind)
+        assert tuple(frame.column_names if kind == "pyarrow" else frame.columns) == COLUMNS
+        assert len(frame) == len(found) == 20
+        for name in COLUMNS:
+            column = frame[name].to_pylist() if kind == "pyarrow" else list(frame[name])
+            assert column == getattr(found, name).tolist()
 
 
 def test_dict_holds_plain_values():
@@ -572,14 +579,14 @@ def test_dict_holds_plain_values():
     assert set(data) == {*COLUMNS, "n", "level", "what", "score", "warnings"}
 
 
-@pytest.mark.parametrize("n", [2, 15, 21, 400, 5000])
-def test_text_shows_at_most_a_few_lines_with_the_last_threshold(n):
-    found = risk_map(np.arange(n), np.arange(n) % 2, level=0.9)
-    lines = str(found).splitlines()
-    assert lines[0] == f"{n:,} rows, 90% band for all thresholds at once"
-    assert len(lines) <= 2 + 40
-    assert lines[-1].startswith(str(n - 1))
-    assert "100.0%" in lines[-1]
-    assert found._repr_html_().startswith("<pre>")
-    assert isinstance(found, RiskMap)
-    assert len(repr(found)) < 300
+def test_text_shows_at_most_a_few_lines_with_the_last_threshold():
+    for n in [2, 15, 21, 400, 5000]:
+        found = risk_map(np.arange(n), np.arange(n) % 2, level=0.9)
+        lines = str(found).splitlines()
+        assert lines[0] == f"{n:,} rows, 90% band for all thresholds at once"
+        assert len(lines) <= 2 + 40
+        assert lines[-1].startswith(str(n - 1))
+        assert "100.0%" in lines[-1]
+        assert found._repr_html_().startswith("<pre>")
+        assert isinstance(found, RiskMap)
+        assert len(repr(found)) < 300

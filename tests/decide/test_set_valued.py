@@ -43,6 +43,7 @@ def classified(draw, most=50):
 # ---- predict --------------------------------------------------------------------------------------------------
 
 
+@settings(max_examples=30)
 @given(classified())
 def test_a_set_is_the_predicted_label_inside_and_all_labels_outside(case):
     probs, score, _, value = case
@@ -54,6 +55,7 @@ def test_a_set_is_the_predicted_label_inside_and_all_labels_outside(case):
         assert set(np.flatnonzero(found[i]).tolist()) == expected
 
 
+@settings(max_examples=30)
 @given(classified(), seeds)
 def test_given_predictions_replace_the_most_probable_class(case, seed):
     probs, score, _, value = case
@@ -65,6 +67,7 @@ def test_given_predictions_replace_the_most_probable_class(case, seed):
     assert (found[inside].argmax(axis=1) == pred[inside]).all()
 
 
+@settings(max_examples=30)
 @given(classified())
 def test_one_probability_per_row_is_that_of_class_1(case):
     probs, score, labels, value = case
@@ -107,13 +110,14 @@ def test_tied_probabilities_take_the_lowest_class_with_a_warning():
 # ---- evaluate -------------------------------------------------------------------------------------------------
 
 
+@settings(max_examples=30)
 @given(classified())
 def test_coverage_is_one_minus_the_share_of_rows_accepted_and_wrong(case):
     probs, score, labels, value = case
     report = sets_at(value).evaluate(probs, score, labels)
     inside, error = score <= value, truth.misclassified(probs, labels) == 1
     assert report.coverage.value == pytest.approx(1 - (error & inside).mean(), abs=1e-15)
-    # SPEC 8.3: 1 − γ P(s ≤ β) with γ the risk inside, and never below the accuracy.
+    # 1 − γ P(s ≤ β) with γ the risk inside, and never below the accuracy.
     assert report.coverage.value == pytest.approx(1 - error[inside].mean() * inside.mean(), abs=1e-12)
     assert 1 - error.mean() - 1e-12 <= report.coverage.value <= 1
     held = sets_at(value).predict(probs, score)[np.arange(len(labels)), labels]
@@ -121,6 +125,7 @@ def test_coverage_is_one_minus_the_share_of_rows_accepted_and_wrong(case):
     assert report.n == len(labels)
 
 
+@settings(max_examples=30)
 @given(classified())
 def test_size_is_one_inside_and_all_classes_outside(case):
     probs, score, labels, value = case
@@ -132,7 +137,7 @@ def test_size_is_one_inside_and_all_classes_outside(case):
     assert report.n_classes == classes
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(classified(), st.sampled_from([0.5, 0.9, 0.99]))
 def test_intervals_of_independent_rows_are_exact(case, level):
     probs, score, labels, value = case
@@ -159,7 +164,7 @@ def test_level_is_that_of_the_threshold_unless_given():
 
 
 def test_the_papers_example_covers_99_percent_and_not_2():
-    # SPEC 8.3: a risk of .0231 on 37.0% of the inputs.
+    # A risk of .0231 on 37.0% of the inputs.
     n, inside = 100_000, 37_000
     wrong = round(0.0231 * inside)
     score, labels = np.where(np.arange(n) < inside, 0.1, 0.9), np.zeros(n, dtype=int)
@@ -184,15 +189,13 @@ def test_bounds_follow_from_the_promise():
         assert joint.expected_coverage == joint.coverage_bound == pytest.approx(0.95)
 
 
-@pytest.mark.parametrize(
-    "changes", [{"what": "loss"}, {"what": "misaligned"}, {"method": "by hand"}], ids=lambda c: next(iter(c.values()))
-)
-def test_a_promise_that_is_not_about_labels_bounds_no_coverage(changes):
-    sets = sets_at(0.5, max_risk=0.05, **{"method": "fallback", "coverage": 0.6, **changes})
-    assert math.isnan(sets.coverage_bound)
-    assert math.isnan(sets.expected_coverage)
-    nothing = sets_at(-math.inf, max_risk=0.05, **{"method": "fallback", "coverage": 0.0, **changes})
-    assert nothing.coverage_bound == nothing.expected_coverage == 1.0  # all labels, always
+def test_a_promise_that_is_not_about_labels_bounds_no_coverage():
+    for changes in [{"what": "loss"}, {"what": "misaligned"}, {"method": "by hand"}]:
+        sets = sets_at(0.5, max_risk=0.05, **{"method": "fallback", "coverage": 0.6, **changes})
+        assert math.isnan(sets.coverage_bound)
+        assert math.isnan(sets.expected_coverage)
+        nothing = sets_at(-math.inf, max_risk=0.05, **{"method": "fallback", "coverage": 0.0, **changes})
+        assert nothing.coverage_bound == nothing.expected_coverage == 1.0  # all labels, always
 
 
 def test_joint_methods_reach_the_coverage_that_they_promise():
@@ -263,19 +266,14 @@ def test_a_single_cluster_has_values_but_no_intervals():
 PROBS, SCORE, LABELS = [[0.9, 0.1], [0.2, 0.8]], [0.1, 0.9], [0, 1]
 
 
-@pytest.mark.parametrize(
-    "given_",
-    [0.5, None, "0.5", choose_threshold(np.arange(200), np.zeros(200), [0.05, 0.1])],
-    ids=["number", "none", "text", "several"],
-)
-def test_only_one_threshold_makes_a_classifier(given_):
-    with pytest.raises(InputError, match="choose_threshold"):
-        SetValuedClassifier(given_)
+def test_only_one_threshold_makes_a_classifier():
+    for given_ in [0.5, None, "0.5", choose_threshold(np.arange(200), np.zeros(200), [0.05, 0.1])]:
+        with pytest.raises(InputError, match="choose_threshold"):
+            SetValuedClassifier(given_)
 
 
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
+def test_input_that_cannot_be_used_is_refused():
+    for call, words in [
         (lambda s: s.predict(PROBS, [0.1]), "score"),
         (lambda s: s.predict(PROBS, [0.1, math.nan]), "score"),
         (lambda s: s.predict(PROBS, [[0.1], [0.2]]), "score"),
@@ -295,24 +293,22 @@ def test_only_one_threshold_makes_a_classifier(given_):
         (lambda s: s.evaluate(PROBS, SCORE, LABELS, level=95), "level"),
         (lambda s: s.evaluate(PROBS[:1], SCORE[:1], LABELS[:1]), "row"),
         (lambda s: s.evaluate(PROBS, SCORE, LABELS).to_frame("excel"), "kind"),
-    ],
-)
-def test_input_that_cannot_be_used_is_refused(call, words):
-    with pytest.raises(InputError, match=words):
-        call(sets_at(0.5))
+    ]:
+        with pytest.raises(InputError, match=words):
+            call(sets_at(0.5))
 
 
 # ---- print ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow"])
-def test_frame_has_a_row_per_quantity(kind):
-    report = sets_at(0.5).evaluate(PROBS, SCORE, LABELS)
-    frame = report.to_frame(kind)
-    names = frame.column_names if kind == "pyarrow" else list(frame.columns)
-    assert names == ["quantity", "value", "low", "high", "n"]
-    column = frame["quantity"].to_pylist() if kind == "pyarrow" else list(frame["quantity"])
-    assert column == ["coverage", "size", "single"]
+def test_frame_has_a_row_per_quantity():
+    for kind in ["pandas", "polars", "pyarrow"]:
+        report = sets_at(0.5).evaluate(PROBS, SCORE, LABELS)
+        frame = report.to_frame(kind)
+        names = frame.column_names if kind == "pyarrow" else list(frame.columns)
+        assert names == ["quantity", "value", "low", "high", "n"]
+        column = frame["quantity"].to_pylist() if kind == "pyarrow" else list(frame["quantity"])
+        assert column == ["coverage", "size", "single"]
 
 
 def test_dict_and_text_hold_the_numbers():

@@ -15,10 +15,10 @@ from typing import Any
 import distributed_cases
 import pyarrow.parquet as pq
 import pytest
+from list_engine import ListEngine
 
 from uqeval._errors import UQWarning
 from uqeval.distributed.engines.local.engine import LocalEngine
-from uqeval.distributed.engines.protocol import ListEngine
 
 
 @pytest.fixture
@@ -129,6 +129,11 @@ def every_engine_at_length(request):
 @pytest.fixture(params=["local", "dask", SPARK])
 def file_engine(request):
     """Those that read files themselves."""
+    return _opener(request, request.param)
+
+
+@pytest.fixture(params=["local", DASK, SPARK])
+def file_engine_at_length(request):
     return _opener(request, request.param)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from uqeval import kernels
@@ -28,6 +29,11 @@ from uqeval.metrics import REGISTRY
 METRICS = [m.name for m in REGISTRY.values() if m.streams and set(m.needs) <= {"score", "error", "loss"}]
 
 FIELDS = ("value", "low", "high", "se", "n_eff")
+
+
+def some(share):
+    """A share of the examples that the profile asks for."""
+    return settings(max_examples=max(1, round(share * settings().max_examples)))
 
 
 def request(scores=None, metrics=None, cluster=None, group=None, bins=None, edges=None, **columns):

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from distributed_cases import request, run_plan
+from list_engine import ListEngine
 
 from uqeval import distributed
 from uqeval._errors import InputError
 from uqeval.distributed.engines.local.engine import LocalEngine
-from uqeval.distributed.engines.protocol import ListEngine
 from uqeval.distributed.plan.edges import RowsChanged
 
 

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
-from distributed_cases import assert_same, make_rows
-from hypothesis import given, settings
+from distributed_cases import assert_same, make_rows, some
+from hypothesis import given
 from hypothesis import strategies as st
 
 import uqeval as uq
@@ -140,7 +140,7 @@ def test_a_frame_that_cannot_be_collected_gives_the_numbers_of_its_rows(kind, tm
         assert found.warnings == paired.warnings
 
 
-@settings(max_examples=15, deadline=None)
+@some(0.08)
 @given(st.integers(0, 2**32 - 1), st.integers(2, 300), st.integers(1, 50))
 def test_any_rows_in_batches_of_any_size_give_the_numbers_in_memory(seed, n, size):
     table = plain_table(n, seed).drop_columns(["group"])
@@ -375,13 +375,11 @@ def test_files_of_other_kinds_need_about_as_much_as_parquet(tmp_path):
 # ---- clusters of workers ----------------------------------------------------------------------------------------
 
 
-def test_a_dask_frame_goes_to_dask(monkeypatch):
+def test_a_dask_frame_goes_to_the_client_that_is_active(client, monkeypatch):
     dd = pytest.importorskip("dask.dataframe", exc_type=ImportError)
-    cluster = pytest.importorskip("distributed")
     table = plain_table().drop_columns(["group"])
     frame = dd.from_pandas(table.to_pandas(), npartitions=3)
-    local = {"n_workers": 1, "threads_per_worker": 1, "processes": False, "dashboard_address": None}
-    with cluster.LocalCluster(**local) as workers, cluster.Client(workers):
+    with client.as_current():
         forbid(frame, monkeypatch)
         found = uq.evaluate(frame, metrics=["uq_auc", "uq_c_index"])
     assert found.run.engine == "dask"

@@ -240,7 +240,8 @@ def test_ten_million_rows_take_little_memory_and_at_most_six_times_the_time_in_m
     assert found["local"][0] < 6 * found["memory"][0]  # processor seconds, which other programs do not stretch
 
 
-def test_a_killed_run_leaves_no_temporary_file(folder, tmp_path):
+@pytest.mark.parametrize("end", ["kill", pytest.param("terminate", marks=pytest.mark.slow)])
+def test_a_killed_run_leaves_no_temporary_file(folder, tmp_path, end):
     spill = tmp_path / "spill"
     spill.mkdir()
     script = f"""
@@ -252,11 +253,10 @@ def slow(stage, done, total):
         time.sleep(60)
 distributed.evaluate({str(folder / "*.parquet")!r}, spill={str(spill)!r}, progress=slow, engine="local")
 """
-    for end in (subprocess.Popen.terminate, subprocess.Popen.kill):
-        process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
-        assert process.stdout is not None
-        assert process.stdout.readline().strip() == "here"
-        end(process)
-        process.wait(timeout=20)
-        process.stdout.close()
-        assert os.listdir(spill) == []
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline().strip() == "here"
+    getattr(process, end)()
+    process.wait(timeout=20)
+    process.stdout.close()
+    assert os.listdir(spill) == []

@@ -13,13 +13,14 @@ import pytest
 from distributed_cases import as_table, assert_same, cut, make_rows, request, run_plan
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from list_engine import ListEngine
 
 from strategies import SCORES, make_scores
 from uqeval import distributed, kernels
 from uqeval._errors import InputError, UQWarning
-from uqeval.distributed.engines.protocol import ListEngine
+from uqeval.distributed.plan import wire
 from uqeval.distributed.plan.by_score import RouteScore, _area_of_rows, area_of_point, harmonic
-from uqeval.distributed.plan.columns import LOSS, LOSS_BIN, keys_of, pairs_of, score_of
+from uqeval.distributed.plan.columns import keys_of
 from uqeval.distributed.plan.edges import Axis, Grid, RowsChanged, choose_edges, shares_sizes
 from uqeval.distributed.plan.run import Run
 from uqeval.distributed.plan.tallies import ScoreSums, add_point_pairs, check_buckets, ranking_tally, sum_score
@@ -288,13 +289,13 @@ def test_a_comparison_is_checked_too(last, what, at):
 def test_what_an_engine_gets_can_be_pickled_and_gives_the_same_again():
     table = data("even", 500)
     run = Run(ListEngine([table]), request(bins=4))
-    grid = run.grids[0]
-    route = RouteScore(run.prepare, 0, grid.score, grid.loss, grid.small, run.moved(0))
-    finish = run.finish_score(0, (score_of(0), LOSS, LOSS_BIN, pairs_of(0)))
+    grid, loss = run.grids[0], (wire.LOSS, wire.LOSS_BIN)
+    route = RouteScore(run.prepare, 0, grid.score, grid.loss, grid.small, (wire.score(0), wire.ERROR, *loss))
+    finish = run.finish_score(0, (wire.score(0), *loss, wire.pairs(0)))
     moved, bucket = pickle.loads(pickle.dumps(route))(table)
     rows = moved.take(np.flatnonzero(bucket == 1))
     here, there = finish(1, rows), pickle.loads(pickle.dumps(finish))(1, rows)
-    assert here.state == there.state
+    np.testing.assert_equal(here.state, there.state)
     assert here.carried.equals(there.carried)
 
 

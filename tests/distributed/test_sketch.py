@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from distributed_cases import some
+from hypothesis import given
 from hypothesis import strategies as st
 
 from strategies import FINITE_SCORES, rows, seeds
@@ -80,7 +81,7 @@ def fill(state, score, error=None, loss=None, parts=(slice(None),)):
 # ---- certain --------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=250)
+@some(0.8)
 @given(rows(weighted=False, most=120), makers(), st.data())
 def test_bounds_hold_the_metrics_of_all_rows_with_errors(case, make, data):
     s, e, _ = case
@@ -93,7 +94,7 @@ def test_bounds_hold_the_metrics_of_all_rows_with_errors(case, make, data):
     assert found.accuracy == (len(s) - int(e.sum())) / len(s)
 
 
-@settings(max_examples=250)
+@some(0.8)
 @given(rows(target="loss", weighted=False, most=120, kinds=FINITE_SCORES), makers(), st.data())
 def test_bounds_hold_the_c_index_of_all_rows_with_losses(case, make, data):
     s, d, _ = case
@@ -103,7 +104,7 @@ def test_bounds_hold_the_c_index_of_all_rows_with_losses(case, make, data):
     assert 0 <= found.uq_c_index.lower <= found.uq_c_index.upper <= 1 or math.isnan(truth)
 
 
-@settings(max_examples=200)
+@some(0.6)
 @given(rows(target="loss", weighted=False, most=120, kinds=FINITE_SCORES))
 def test_bounds_are_the_exact_values_where_values_are_few(case):
     s, d, _ = case
@@ -142,12 +143,12 @@ KINDS = ("uniform", "gap", "saturated", "odd value", "magnitudes", "float32")
 
 def test_bounds_hold_on_many_rows_in_any_order_and_a_ruler_reaches_the_width():
     for kind in KINDS:
-        s, e, d = big(kind, 60_000)
+        s, e, d = big(kind, 20_000)
         names = {"uq_auc": e, "uq_c_index": d, "aurc": e, "augrc": e}
         truth = {name: getattr(metrics, name)(s, target) for name, target in names.items()}
         states = [StreamState(approx=0.01), StreamState.from_sample(s[:4000], d[:4000], approx=0.01)]
         for order in (np.arange(len(s)), np.argsort(s), np.argsort(s)[::-1]):
-            parts = [order[a : a + 7001] for a in range(0, len(s), 7001)]
+            parts = [order[a : a + 3001] for a in range(0, len(s), 3001)]
             for state in states:
                 found = fill(state.empty(), s, e, d, parts).compute()
                 assert all(holds(getattr(found, name), value, 1e-12) for name, value in truth.items()), kind
@@ -192,7 +193,7 @@ def test_more_rows_from_elsewhere_widen_the_bounds_but_never_break_them():
 # ---- merging --------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=150)
+@some(0.5)
 @given(rows(target="loss", weighted=False, most=120, kinds=FINITE_SCORES), makers(), st.data())
 def test_merging_parts_gives_the_whole_in_any_order(case, make, data):
     s, d, _ = case
@@ -209,9 +210,9 @@ def test_merging_parts_gives_the_whole_in_any_order(case, make, data):
 
 
 def test_merging_large_states_gives_the_whole():
-    s, e, d = big("gap")
+    s, e, d = big("gap", 60_000)
     for blank in (StreamState(approx=0.01), StreamState.from_sample(s[:4000], d[:4000], approx=0.01)):
-        parts = [fill(blank.empty(), s, e, d, [slice(a, b)]) for a, b in ((0, 7), (7, 60_000), (60_000, None))]
+        parts = [fill(blank.empty(), s, e, d, [slice(a, b)]) for a, b in ((0, 7), (7, 20_000), (20_000, None))]
         merged = parts[2].merge(parts[0]).merge(blank).merge(parts[1])
         assert merged == fill(blank.empty(), s, e, d)
         assert blank.n == 0
@@ -237,6 +238,7 @@ def test_pairs_beyond_64_bits_are_counted_exactly():
     assert found.mean_loss == first.mean_loss
 
 
+@some(0.5)
 @given(st.lists(st.integers(0, 2**62), min_size=1, max_size=8))
 def test_dot_is_exact(values):
     x = np.array(values, dtype=np.int64) // len(values)
@@ -260,14 +262,15 @@ def test_states_that_do_not_fit_are_refused():
 # ---- memory ---------------------------------------------------------------------------------------------------
 
 
-def test_memory_is_bounded_on_half_a_million_distinct_values_in_any_order():
+@pytest.mark.parametrize("n", [200_000, pytest.param(500_000, marks=pytest.mark.slow)])
+def test_memory_is_bounded_on_many_distinct_values_in_any_order(n):
     rng = np.random.default_rng(3)
-    values = np.unique(rng.normal(size=500_000))
+    values = np.unique(rng.normal(size=n))
     for x in (values, rng.permutation(values)):
         state = StreamState()
         sizes = []
-        for k in range(0, len(x), 100_000):
-            part = x[k : k + 100_000]
+        for k in range(0, len(x), n // 5):
+            part = x[k : k + n // 5]
             state.update(part, part > 1, -part)
             sizes.append(state._errors.nbytes + state._pairs.nbytes)
         assert max(sizes) < 60e6
@@ -277,7 +280,7 @@ def test_memory_is_bounded_on_half_a_million_distinct_values_in_any_order():
         assert len(state.to_bytes()) < 10e6
 
 
-@settings(max_examples=150)
+@some(0.5)
 @given(st.data())
 def test_cells_are_nested_intervals_and_the_coarsest_hold_all_doubles(data):
     bits = data.draw(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=2, max_size=40))
@@ -293,7 +296,7 @@ def test_cells_are_nested_intervals_and_the_coarsest_hold_all_doubles(data):
     assert len(np.unique(cells.cell_of(keys, 62))) <= FEWEST
 
 
-@settings(max_examples=150)
+@some(0.5)
 @given(rows(weighted=False, most=300, least=150), rows(weighted=False, most=100), st.integers(2, 200))
 def test_a_ruler_keeps_the_order_and_gives_edges_places_of_their_own(sample, others, size):
     ruler = Ruler.from_sample(sample.score, size)
@@ -313,7 +316,7 @@ def test_a_ruler_keeps_the_order_and_gives_edges_places_of_their_own(sample, oth
 # ---- storing --------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=100)
+@some(0.4)
 @given(rows(target="loss", weighted=False, most=80, kinds=FINITE_SCORES), makers(), st.sampled_from(["e", "d", "ed"]))
 def test_a_stored_state_comes_back_and_goes_on(case, make, columns):
     s, d, _ = case
@@ -461,9 +464,9 @@ def table_of(s, e, d):
 def files(tmp_path_factory):
     """Unequal files of several row groups, sorted across files."""
     folder = tmp_path_factory.mktemp("files")
-    s, e, d = (x[np.argsort(x0)] for x0, x in [(big("gap", 60_000)[0], x) for x in big("gap", 60_000)])
-    for k, (a, b) in enumerate(((0, 10), (10, 25_000), (25_000, 60_000))):
-        pq.write_table(table_of(s[a:b], e[a:b], d[a:b]), folder / f"{k}.parquet", row_group_size=4000)
+    s, e, d = (x[np.argsort(x0)] for x0, x in [(big("gap", 20_000)[0], x) for x in big("gap", 20_000)])
+    for k, (a, b) in enumerate(((0, 10), (10, 8000), (8000, 20_000))):
+        pq.write_table(table_of(s[a:b], e[a:b], d[a:b]), folder / f"{k}.parquet", row_group_size=2000)
     return folder, s, e, d
 
 
@@ -471,12 +474,12 @@ def test_files_give_certain_bounds_of_one_score_or_of_all(files):
     folder, s, e, d = files
     truth = {"uq_auc": metrics.uq_auc(s, e), "uq_c_index": metrics.uq_c_index(s, d), "aurc": metrics.aurc(s, e)}
     source = f"{folder}/*.parquet"
-    results = [approx_evaluate(source, approx=2e-3, sample=sample) for sample in (None, 0)]
-    results.append(approx_scores(source, scores="score", approx=2e-3)["score"])
+    results = [approx_evaluate(source, approx=5e-3, sample=sample) for sample in (None, 0)]
+    results.append(approx_scores(source, scores="score", approx=5e-3)["score"])
     for one in results:
         assert one.n == len(s)
         assert all(holds(getattr(one, name), value) for name, value in truth.items())
-        assert one.uq_auc.width < 2e-3
+        assert one.uq_auc.width < 5e-3
     assert {**results[0].to_dict(), "bytes": 0} == {**results[2].to_dict(), "bytes": 0}  # they share rows and sample
 
 
@@ -485,7 +488,7 @@ def test_files_and_batches_of_every_kind_give_the_same(files, tmp_path):
     import polars as pl
 
     _, s, e, d = files
-    s, e, d = s[::20], e[::20], d[::20]
+    s, e, d = s[::7], e[::7], d[::7]
     pq.write_table(table_of(s, e, d), tmp_path / "a.parquet")
     with pa.ipc.new_file(tmp_path / "a.arrow", table_of(s, e, d).schema) as out:
         out.write_table(table_of(s, e, d), max_chunksize=700)

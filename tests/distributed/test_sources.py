@@ -11,6 +11,7 @@ import pyarrow.csv as pc
 import pyarrow.parquet as pq
 import pytest
 from distributed_cases import Everything, assert_same, request
+from list_engine import ListEngine
 
 import uqeval
 from uqeval import distributed
@@ -18,10 +19,9 @@ from uqeval._errors import InputError, UQWarning
 from uqeval.distributed.engines import files as files_module
 from uqeval.distributed.engines.files import Files
 from uqeval.distributed.engines.local.engine import LocalEngine
-from uqeval.distributed.engines.protocol import ListEngine
 from uqeval.distributed.plan.all_scores import cluster_sizes
 from uqeval.distributed.plan.run import Run
-from uqeval.inputs.frame import predictions_from_frame
+from uqeval.inputs import Predictions
 
 
 def make(n=400, seed=0, **more):
@@ -225,7 +225,7 @@ def test_groups_have_the_names_and_the_order_that_they_have_in_memory(tmp_path):
     ):
         table = make(400, group=values.take(pa.array(np.arange(400) % 2)))
         found = quiet(distributed.evaluate, written(table, tmp_path / "a.parquet"), metrics=["uq_auc"], by="group")
-        assert_same(quiet(uqeval.evaluate, predictions_from_frame(table), metrics=["uq_auc"]), found)
+        assert_same(quiet(uqeval.evaluate, Predictions.from_frame(table), metrics=["uq_auc"]), found)
 
 
 def test_lists_are_no_groups_and_no_clusters(tmp_path):
@@ -273,7 +273,7 @@ def test_groups_are_tested_against_each_other_where_clusters_lie_inside_them(tmp
         path = written(table, tmp_path / "a.parquet")
         asked = {"metrics": ["uq_auc", "accuracy"]}
         found = quiet(distributed.evaluate, path, by="group", cluster="cluster", **asked)
-        memory = quiet(uqeval.evaluate, predictions_from_frame(table), **asked)
+        memory = quiet(uqeval.evaluate, Predictions.from_frame(table), **asked)
         assert len(found.heterogeneity) == (2 if nested else 0)
         assert [mixed.p for mixed in found.heterogeneity] == pytest.approx([mixed.p for mixed in memory.heterogeneity])
         spanning = [note for note in found.warnings if "clusters span several groups" in note]
@@ -293,7 +293,7 @@ def test_a_cluster_larger_than_a_share_of_the_memory_gets_all_of_it(tmp_path):
     engine.task_rows, engine.bucket_rows = 1000, 4000
     metrics = ["uq_auc", "uq_c_index", "aurc", "augrc", "accuracy"]
     found = quiet(distributed.evaluate, None, engine=engine, cluster="cluster", metrics=metrics)
-    assert_same(quiet(uqeval.evaluate, predictions_from_frame(table), metrics=metrics), found)
+    assert_same(quiet(uqeval.evaluate, Predictions.from_frame(table), metrics=metrics), found)
 
 
 def test_a_cluster_larger_than_the_memory_is_an_error_that_says_how_much_is_needed(tmp_path):

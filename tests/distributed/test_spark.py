@@ -28,11 +28,11 @@ from distributed_cases import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from list_engine import ListEngine
 
 import uqeval
 from uqeval import distributed
 from uqeval._errors import InputError
-from uqeval.distributed.engines.protocol import ListEngine
 from uqeval.distributed.plan.edges import RowsChanged
 
 pytest.importorskip("pyspark", reason="needs pyspark")
@@ -98,7 +98,7 @@ def test_scores_are_made_from_probabilities_and_paths_may_have_a_scheme(session,
     p = rng.dirichlet(np.ones(3), 900)
     table = pa.table({"label": rng.integers(0, 3, 900)} | {f"prob_{k}": p[:, k] for k in range(3)})
     paths = write(tmp_path, cut(table, [0, 5, 400]))
-    asked = {"score": "entropy", "metrics": ["uq_auc", "accuracy", "brier"]}
+    asked = {"scores": "entropy", "metrics": ["uq_auc", "accuracy", "brier"]}
     found = distributed.evaluate([f"file://{path}" for path in paths], engine="spark", client=session, **asked)
     assert_same(distributed.evaluate(paths, **asked), found)
 

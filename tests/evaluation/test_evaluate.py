@@ -467,7 +467,7 @@ def test_what_is_given_decides_which_metrics_there_are():
     with pytest.raises(InputError, match="uq_auc needs error"):
         uq.evaluate(score=s, loss=loss, metrics="uq_auc")
 
-    # A loss beyond one leaves the c index only.
+    # A loss beyond one leaves the C-index only.
     rng = np.random.default_rng(0)
     ev = uq.evaluate(score=rng.random(50), loss=5 * rng.normal(size=50))
     assert ev.metrics == ("uq_c_index",)
@@ -778,7 +778,7 @@ def test_text_and_html_show_everything_and_escape_names(grouped):
             s = np.linspace(0, 1, 60)
             assert f"; {shown} intervals" in uq.evaluate(score=s, error=s > 0.5, level=level).headline()
 
-    # Html escapes names.
+    # HTML escapes names.
     rng = np.random.default_rng(0)
     s = rng.random(60)
     ev, _ = notes_of(

@@ -80,7 +80,7 @@ def test_metrics_equal_scikit_learn_and_scipy(evaluations, labels, votes):
             assert ev["entropy", "uq_auc"].value == pytest.approx(roc_auc_score(error, uq.scores.entropy(p)), abs=1e-12)
             assert ev["max_logit", "uq_auc"].value == pytest.approx(roc_auc_score(error, -z.max(1)), abs=1e-12)
 
-    # Kendall with human votes equals scipy.
+    # Kendall with human votes equals SciPy.
     for model in MODELS:
         with noted(model=model):
             z, ev = evaluations[model]
@@ -92,7 +92,7 @@ def test_metrics_equal_scikit_learn_and_scipy(evaluations, labels, votes):
             assert ev["entropy", "kendall_phi"].value == pytest.approx(kendalltau(s, phi).statistic, abs=1e-12)
             assert ev["entropy", "kendall_varphi"].value == pytest.approx(kendalltau(s, varphi).statistic, abs=1e-12)
 
-    # Brier and log loss equal scikit-learn.
+    # Brier and log-loss equal scikit-learn.
     for model in MODELS:
         with noted(model=model):
             z, ev = evaluations[model]

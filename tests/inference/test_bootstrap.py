@@ -174,6 +174,7 @@ def test_weighted_values_are_those_of_copied_rows_and_weights_of_one_change_noth
             np.testing.assert_allclose(ones, plain, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_large_samples_are_counted_exactly():
     for n in [65_535, 65_536]:
         with noted(n=n):
@@ -205,7 +206,7 @@ def test_large_samples_are_counted_exactly():
 
 @on_both_kernels
 def test_undefined_and_infinite_resamples_are_marked_and_small_losses_keep_their_area():
-    # An infinite log loss is infinite where it is drawn and only there.
+    # An infinite log-loss is infinite where it is drawn and only there.
     probs = np.array([0.2, 0.0, 0.3, 0.8, 0.7, 0.4])
     labels = np.array([0, 1, 0, 1, 1, 0])
     with np.errstate(invalid="raise", divide="raise"):
@@ -328,6 +329,7 @@ def test_what_cannot_be_resampled_is_refused():
 # ---- estimate and compare ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @each("metric", [*RANKING, "accuracy", "brier", "log_loss", "ece", "ece_debiased"])
 @each("clustered", [False, True])
 def test_standard_error_agrees_with_the_default(metric, clustered):
@@ -456,6 +458,7 @@ def test_candidates_are_resampled_together():
                 assert other.low <= other.difference <= other.high
 
 
+@pytest.mark.slow
 @each("metric", ["uq_auc", "uq_c_index", "aurc"])
 @each("kind", ["plain", "weights", "clusters"])
 def test_bootstrap_and_influence_agree_on_a_difference(metric, kind):
@@ -471,11 +474,11 @@ def test_bootstrap_and_influence_agree_on_a_difference(metric, kind):
     }[kind]
     loss = 0.5 * v + 0.2 * rng.random(n)
     plain = quiet(uqeval.compare, scores, error=v, loss=loss, metric=metric, **more)["a", "b"]
-    drawn = quiet(uqeval.compare, scores, error=v, loss=loss, metric=metric, method="bootstrap", resamples=500, **more)[
+    drawn = quiet(uqeval.compare, scores, error=v, loss=loss, metric=metric, method="bootstrap", resamples=300, **more)[
         "a", "b"
     ]
     assert drawn.difference == plain.difference
-    assert drawn.se == pytest.approx(plain.se, rel=0.12)
+    assert drawn.se == pytest.approx(plain.se, rel=0.15)  # 4% of it the draws'
 
 
 # ---- the draws --------------------------------------------------------------------------------------------------
@@ -485,7 +488,7 @@ def test_draws_are_uniform_multinomial_and_independent_between_seeds():
     # Draws are uniform over units.
     for units in [1, 2, 3, 7, 64, 1000]:
         with noted(units=units):
-            resamples = max(50, 20_000 // units)
+            resamples = max(50, 6000 // units)
             total = sum(draw_units(seed, units) for seed in seeds_of(1, resamples))
             assert total.sum() == resamples * units
             if units > 1:
@@ -494,7 +497,7 @@ def test_draws_are_uniform_multinomial_and_independent_between_seeds():
     # Counts are multinomial.
     for units in [2, 5, 20]:
         with noted(units=units):
-            counts = np.stack([draw_units(seed, units) for seed in seeds_of(2, 8000)])
+            counts = np.stack([draw_units(seed, units) for seed in seeds_of(2, 4000)])
             law = stats.binom(units, 1 / units)
             top = min(units, 5)
             for j in (0, units // 2, units - 1):
@@ -505,19 +508,19 @@ def test_draws_are_uniform_multinomial_and_independent_between_seeds():
                 expected = np.append(expected[keep], expected[~keep].sum()) if not keep.all() else expected
                 assert stats.chisquare(seen, expected * seen.sum() / expected.sum()).pvalue > 1e-4
             covariance = np.cov(counts.T)
-            np.testing.assert_allclose(np.diag(covariance), 1 - 1 / units, atol=6 * math.sqrt(2 / 8000))
+            np.testing.assert_allclose(np.diag(covariance), 1 - 1 / units, atol=6 * math.sqrt(2 / 4000))
             off = covariance[~np.eye(units, dtype=bool)]
-            np.testing.assert_allclose(off, -1 / units, atol=6 / math.sqrt(8000))
+            np.testing.assert_allclose(off, -1 / units, atol=6 / math.sqrt(4000))
 
     # Neighbouring seeds draw independently.
     for step in [1, 2, 1 << 32, 1 << 63]:
         with noted(step=step):
             first = np.uint64(12345)
             with np.errstate(over="ignore"):
-                seeds = first + np.arange(6000, dtype=np.uint64) * np.uint64(step) if step < 1 << 60 else None
+                seeds = first + np.arange(3000, dtype=np.uint64) * np.uint64(step) if step < 1 << 60 else None
             if seeds is None:
                 seeds = np.stack(
-                    [np.arange(3000, dtype=np.uint64), np.arange(3000, dtype=np.uint64) + np.uint64(step)]
+                    [np.arange(1500, dtype=np.uint64), np.arange(1500, dtype=np.uint64) + np.uint64(step)]
                 ).T.ravel()
             counts = np.array([draw_units(seed, 2)[0] for seed in seeds])
             table = np.zeros((3, 3))

@@ -60,7 +60,7 @@ def numeric_influence(x, y, step=1e-5):
 
 
 def test_fisher_interval_is_scipys_and_the_one_by_hand():
-    # Fisher interval matches scipy.
+    # Fisher interval matches SciPy.
     for n, level in product([4, 5, 30, 300], [0.9, 0.95, 0.99]):
         with noted(n=n, level=level):
             x, y = data(n, n=n)
@@ -253,7 +253,7 @@ def test_two_correlations_are_compared_by_the_published_formulas():
             assert test.p_steiger == pytest.approx(steiger(r1, r2, r12, n), rel=1e-8)
             assert (test.low, test.high) == pytest.approx(zou(r1, r2, r12, n), rel=1e-9)
 
-    # Steigers example.
+    # Steiger's example.
     # Steiger (1980), case A: n = 103, r = .4, .5, .1: t(100) = −0.89, p = .37.
     test = compare_correlations(*sample_with(0.4, 0.5, 0.1, 103))
     assert test.df == 100
@@ -262,7 +262,7 @@ def test_two_correlations_are_compared_by_the_published_formulas():
     # By hand: |R| = .62, below = 2·.62·1.02 + .2025·.729 = 1.412423, t = −.1·√(112.2/1.412423).
     assert test.statistic == pytest.approx(-0.1 * math.sqrt(112.2 / 1.4124225), rel=1e-6)
 
-    # Zous example.
+    # Zou's example.
     # Zou (2007), example 2: n = 66, r = .396, .179, .088: 95% interval (−.093, .517).
     test = compare_correlations(*sample_with(0.396, 0.179, 0.088, 66))
     assert (test.low, test.high) == pytest.approx((-0.093, 0.517), abs=0.0006)
@@ -307,7 +307,7 @@ def test_what_does_not_differ_or_is_undefined_gets_no_p_value_of_noise():
     assert math.isnan(test.low)
     assert math.isnan(test.first)
 
-    # Opposite variables make no noise into a p value.
+    # Opposite variables make no noise into a p-value.
     # second = −first: Williams' t is 0/0 with limit r·√((n − 3)/(1 − r²)); neither 0 nor rounding noise.
     for seed in range(20):
         x, truth = data(seed)

@@ -31,26 +31,26 @@ positive = st.floats(1e-9, 1e9)
 
 
 def test_quantiles_are_scipys_at_every_number_of_degrees_of_freedom():
-    # Normal quantile matches scipy.
+    # Normal quantile matches SciPy.
     for level in LEVELS:
         with noted(level=level):
             assert z_quantile(level) == pytest.approx(stats.norm.ppf((1 + level) / 2), rel=1e-13)
 
-    # T quantile matches scipy.
+    # t-quantile matches SciPy.
     for level, df in product(LEVELS, [0.3, 1, 1.7, 2, 9, 123.4, 1e6, 1e8]):
         with noted(level=level, df=df):
             assert t_quantile(level, df) == pytest.approx(stats.t.ppf((1 + level) / 2, df), rel=1e-9)
 
-    # T quantile goes to the normal one for many rows.
+    # t-quantile goes to the normal one for many rows.
     for df in (1e7, 1e9, 2e9, 1e12, math.inf):
         assert t_quantile(0.95, df) == pytest.approx(z_quantile(0.95), rel=1e-6)
 
-    # T quantile without degrees of freedom is infinite not NaN.
+    # t-quantile without degrees of freedom is infinite not NaN.
     for df in [0, -1, -0.5, math.nan]:
         with noted(df=df):
             assert t_quantile(0.95, df) == math.inf
 
-    # T quantile of tiny degrees of freedom is huge and not NaN.
+    # t-quantile of tiny degrees of freedom is huge and not NaN.
     for df in (1e-12, 1e-6, 1e-3, 0.1):
         assert t_quantile(0.95, df) > 1e6
 
@@ -72,7 +72,7 @@ def test_t_interval_is_scipys_a_point_without_spread_and_unknown_without_se():
 
 
 def test_logit_t_and_log_t_are_t_intervals_on_their_scale():
-    # Logit t is a t-interval of the log odds.
+    # logit-t is a t-interval of the log odds.
     for level, (value, se, df) in product(
         LEVELS, [(0.8, 0.05, 12.3), (0.02, 0.01, 3), (0.999, 0.0004, 60), (0.5, 1, 1)]
     ):
@@ -82,7 +82,7 @@ def test_logit_t_and_log_t_are_t_intervals_on_their_scale():
             expected = stats.logistic.cdf([centre - half, centre + half])
             assert tuple(logit_t(value, se, level, df)) == pytest.approx(tuple(expected), rel=1e-9, abs=1e-300)
 
-    # Log t is a t-interval of the logarithm.
+    # log-t is a t-interval of the logarithm.
     for level, (value, se, df) in product(LEVELS, [(0.8, 0.05, 12.3), (0.02, 0.01, 3), (1.4, 0.3, 8)]):
         with noted(level=level, value=value, se=se, df=df):
             half = stats.t.ppf((1 + level) / 2, df) * se / value
@@ -90,7 +90,7 @@ def test_logit_t_and_log_t_are_t_intervals_on_their_scale():
                 (value * np.exp(-half), value * np.exp(half)), rel=1e-9
             )
 
-    # Log t stops at the cap.
+    # log-t stops at the cap.
     assert log_t(0.2, 0.3, 0.95, 3, cap=0.25).high == 0.25
     assert log_t(0.2, 0.001, 0.95, 3, cap=0.25).high < 0.25
 
@@ -107,7 +107,7 @@ def test_extreme_errors_and_degrees_of_freedom_never_give_nan(interval, value, s
 
 
 def test_wilson_is_scipys_and_one_sided_at_the_ends():
-    # Wilson matches scipy.
+    # Wilson matches SciPy.
     for level, (hits, size) in product(LEVELS, [(0, 7), (1, 7), (3, 10), (50, 50), (123, 456), (7, 7)]):
         with noted(level=level, hits=hits, size=size):
             expected = stats.binomtest(hits, size).proportion_ci(level, method="wilson")
@@ -128,19 +128,19 @@ def test_wilson_solves_the_score_equation(share, size, level):
 
 
 def test_clopper_pearson_is_scipys_and_the_beta_interval_of_effective_counts():
-    # Clopper pearson matches scipy.
+    # Clopper–Pearson matches SciPy.
     for level, (hits, trials) in product(LEVELS, [(0, 1), (1, 1), (0, 30), (30, 30), (1, 30), (17, 200), (999, 1000)]):
         with noted(level=level, hits=hits, trials=trials):
             expected = stats.binomtest(hits, trials).proportion_ci(level, method="exact")
             assert tuple(clopper_pearson(hits, trials, level)) == pytest.approx(tuple(expected), rel=1e-10, abs=1e-14)
 
-    # Clopper pearson of effective counts is the beta interval.
+    # Clopper–Pearson of effective counts is the beta interval.
     for hits, trials in [(0.4, 3.7), (2.5, 9.25), (8.9, 9.25)]:
         with noted(hits=hits, trials=trials):
             expected = stats.beta.ppf(0.025, hits, trials - hits + 1), stats.beta.ppf(0.975, hits + 1, trials - hits)
             assert tuple(clopper_pearson(hits, trials, 0.95)) == pytest.approx(expected, rel=1e-9)
 
-    # Risk band is clopper pearson point by point.
+    # Risk band is Clopper–Pearson point by point.
     accepted, errors = np.array([1, 5, 9, 40]), np.array([0.0, 1.0, 9.0, 11.0])
     low, high = risk_band(accepted, errors, 0.9)
     for k in range(4):
@@ -157,7 +157,7 @@ def test_clopper_pearson_covers_at_least_what_it_claims_whatever_the_rate():
 
 
 def test_fay_feuer_is_its_chi_square_form_and_exact_for_equal_weights():
-    # Fay feuer matches its chi square form.
+    # Fay–Feuer matches its chi-square form.
     for level, (y, v, k) in product(LEVELS, [(0.1, 0.003, 0.02), (2.0, 2.0, 1.0), (0.004, 1e-5, 0.0035)]):
         with noted(level=level, y=y, v=v, k=k):
             a = 1 - level
@@ -165,17 +165,17 @@ def test_fay_feuer_is_its_chi_square_form_and_exact_for_equal_weights():
             high = (v + k**2) / (2 * (y + k)) * stats.chi2.ppf(1 - a / 2, 2 * (y + k) ** 2 / (v + k**2))
             assert tuple(fay_feuer(y, v, k, level, math.inf)) == pytest.approx((low, high), rel=1e-10)
 
-    # Fay feuer of equal weights is the exact poisson interval.
+    # Fay–Feuer of equal weights is the exact Poisson interval.
     for count in [0, 1, 4, 9]:
         with noted(count=count):
             low, high = fay_feuer(count * 0.5, count * 0.25, 0.5, 0.95, math.inf)
             exact = (stats.chi2.ppf(0.025, 2 * count) / 2 if count else 0.0), stats.chi2.ppf(0.975, 2 * count + 2) / 2
             assert (low / 0.5, high / 0.5) == pytest.approx(exact, rel=1e-10)
 
-    # Fay feuer of no event is 3 689 times the largest weight.
+    # Fay–Feuer of no event is 3.689 times the largest weight.
     assert fay_feuer(0.0, 0.0, 0.01, 0.95, 1.0) == pytest.approx((0.0, 0.01 * -math.log(0.025)))
 
-    # Fay feuer stops at the cap.
+    # Fay–Feuer stops at the cap.
     assert fay_feuer(0.3, 0.05, 0.2, 0.95, 0.5).high == 0.5
 
 

@@ -63,10 +63,10 @@ def draw(rng, n, acc, k=2):
 # ---- two scores -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("metric", ["uq_auc", "uq_c_index"])
 @each(("n", "acc"), CELLS)
-@each("metric", ["uq_auc", "uq_c_index"])
 def test_equal_scores_are_told_apart_in_five_percent(metric, n, acc):
-    """Issue 3: 3.5–6.5% at nominal 5%."""
+    """3.5–6.5% at nominal 5%."""
     rng = np.random.default_rng([n, int(100 * acc)])
     reps = 4000
     rejected = 0
@@ -89,8 +89,8 @@ def test_equal_scores_in_small_samples_are_told_apart_in_under_five_percent(n, a
     assert rejected / defined == pytest.approx(known, abs=three_se(0.04, defined, 2000))
 
 
+@pytest.mark.parametrize("metric", ["aurc", "augrc", "e_aurc", "naurc", "h_auc"])
 @each(("n", "acc"), [(200, 0.6), (1000, 0.9)])
-@each("metric", ["aurc", "augrc", "e_aurc", "naurc", "h_auc"])
 def test_equal_areas_are_told_apart_in_at_most_six_percent(metric, n, acc):
     """Type I error .000–.059 in an earlier simulation."""
     rng = np.random.default_rng(3)
@@ -190,10 +190,10 @@ def draw_clusters(rng, n, acc, size=5, icc=0.3):
     return s, v, v + ndtr(noise), g  # a gap: wrong rows above right ones, and clustered inside a class too
 
 
+@pytest.mark.parametrize("metric", ["uq_auc", "uq_c_index"])
 @each(("n", "acc"), CELLS)
-@each("metric", ["uq_auc", "uq_c_index"])
 def test_clusters_keep_the_size_that_rows_alone_lose(metric, n, acc):
-    """Issue 3: 5 rows per cluster, intra-cluster correlation .3: 3.5–6.5% with clusters, above without."""
+    """5 rows per cluster, intra-cluster correlation .3: 3.5–6.5% with clusters, above without."""
     rng = np.random.default_rng([9, n])
     reps = 3000 if n == 200 else 2000
     rejected, naive, defined = 0, 0, 0
@@ -224,10 +224,10 @@ def test_clusters_end_to_end():
 # ---- six scores -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("metric", ["uq_auc", "uq_c_index"])
 @each(("n", "acc"), CELLS)
-@each("metric", ["uq_auc", "uq_c_index"])
 def test_family_wise_error_of_six_equal_scores(monkeypatch, metric, n, acc):
-    """Issue 3: at most 6.5% under Holm and max-t."""
+    """At most 6.5% under Holm and max-t."""
     monkeypatch.setattr(multiplicity, "_DRAWS", 10_000)
     rng = np.random.default_rng([11, n])
     reps = 1500 if n == 200 else 1000

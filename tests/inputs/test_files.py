@@ -221,7 +221,7 @@ def test_columns_of_files_are_found_and_named_as_in_frames(tmp_path):
         pq.read_table(path)
     assert read_predictions(path).n == 2
 
-    # Class names with dots are read from parquet.
+    # Class names with dots are read from Parquet.
     pq.write_table(
         pa.table({"label": ["a.b", "a"], "prob_a": [0.2, 0.7], "prob_a.b": [0.8, 0.3]}),
         tmp_path / "a.parquet",
@@ -351,7 +351,7 @@ def test_bad_files_are_refused_by_name(tmp_path):
             assert "\n" not in str(caught.value)
             assert caught.value.__suppress_context__ or caught.value.__context__ is None
 
-    # A parquet file cut anywhere is refused.
+    # A Parquet file cut anywhere is refused.
     for cut in range(1, 40):
         with noted(cut=cut):
             whole = parquet_bytes()

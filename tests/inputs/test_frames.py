@@ -254,6 +254,8 @@ def test_probabilities_keep_their_tolerance_and_votes_are_normalised_on_request(
     np.testing.assert_allclose(read(data, normalize=True).soft_labels, [[0.9, 0.1], [0.1, 0.9], [0.5, 0.5]])
 
 
+@pytest.mark.slow
+@pytest.mark.alone
 def test_a_million_text_labels_take_less_than_a_third_of_a_second():
     n = 10**6
     codes = np.arange(n) % 10

@@ -311,6 +311,21 @@ def test_bootstrap_of_clusters_equals_counting_on_the_rows_of_the_drawn_clusters
         assert list(zip(credit2.tolist(), comparable.tolist(), strict=True)) == expected, backend
 
 
+@settings(max_examples=40)
+@given(rows(target="error", most=30, weighted=False), seeds, st.booleans())
+def test_bootstrapped_areas_are_those_of_the_drawn_rows(case, seed, with_aurc):
+    n, loss = len(case.score), case.target.astype(np.float64)
+    seeds_ = np.random.default_rng(seed).integers(0, 2**64, 3, dtype=np.uint64)
+    for backend in each_backend():
+        found = kernels.bootstrap_areas(case.score, loss, np.arange(n), n, seeds_, with_aurc)
+        for seed_, (m, bad, pairs2, area2, aurc) in zip(seeds_, found.tolist(), strict=True):
+            drawn = np.repeat(np.arange(n), kernels.pairs.draw_units(seed_, n))
+            s, e = case.score[drawn], loss[drawn]
+            assert (m, bad, pairs2) == (n, e.sum(), totals(s, e)[0]), backend
+            assert area2 == pytest.approx(2 * n**2 * oracle.augrc(s, e), abs=1e-9)
+            assert aurc == (pytest.approx(oracle.aurc(s, e), abs=1e-12) if with_aurc else 0)
+
+
 @needs_native
 @each(("n", "scores", "losses"), LARGE[:4])
 def test_twins_agree_on_large_bootstraps(n, scores, losses):

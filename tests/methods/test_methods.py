@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
+torch.set_num_threads(1)  # small networks: more threads only wait for each other
 
 from torch import nn  # noqa: E402
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset  # noqa: E402
@@ -181,11 +182,11 @@ def test_logits_are_copied_out_of_a_buffer_that_the_model_reuses():
 # --- deep ensembles
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 5, 7])
-def test_copies_of_one_model_have_no_mutual_information(count):
-    got = DeepEnsemble([make_net()] * count).predict(make_loader())
-    assert mutual_information(got.members).max() <= 1e-12
-    assert mutual_information(got.members).min() >= 0
+def test_copies_of_one_model_have_no_mutual_information():
+    for count in [1, 2, 3, 5, 7]:
+        got = DeepEnsemble([make_net()] * count).predict(make_loader())
+        assert mutual_information(got.members).max() <= 1e-12
+        assert mutual_information(got.members).min() >= 0
 
 
 def make_fit(x, y):
@@ -256,22 +257,19 @@ def test_a_factory_that_returns_no_new_model_is_an_error():
         DeepEnsemble.train(lambda seed: model, lambda model, seed: None)
     with pytest.raises(InputError, match=re.escape("`factory(seed)` is a NoneType")):
         DeepEnsemble.train(lambda seed: None, lambda model, seed: None)
-    with pytest.raises(InputError, match="`members` must be an int of at least 1; it is 0"):
+    with pytest.raises(InputError, match="`members` must be an int ≥ 1; it is 0"):
         DeepEnsemble.train(lambda seed: model, lambda model, seed: None, members=0)
 
 
-@pytest.mark.parametrize(
-    ("models", "says"),
-    [
+def test_models_that_are_no_ensemble_are_an_error():
+    for models, says in [
         (nn.Sequential(nn.Linear(2, 2)), "`models` is a Sequential. Pass a list of models."),
         (3, "`models` is a int"),
         ([], "`models` is empty"),
         ([nn.Linear(2, 2), "net"], "`models[1]` is a str"),
-    ],
-)
-def test_models_that_are_no_ensemble_are_an_error(models, says):
-    with pytest.raises(InputError, match=re.escape(says)):
-        DeepEnsemble(models)
+    ]:
+        with pytest.raises(InputError, match=re.escape(says)):
+            DeepEnsemble(models)
 
 
 def test_a_module_list_is_an_ensemble():
@@ -318,32 +316,33 @@ def test_masks_do_not_depend_on_what_the_loader_draws():
     )
 
 
-@pytest.mark.parametrize("batch_size", [1, 5, ROWS])
-def test_only_dropout_is_switched_on_whatever_the_batches(batch_size):
-    recorder = Recorder(make_net())
-    former = state(recorder)
-    MCDropout(recorder, samples=2).predict(make_loader(batch_size))
-    assert recorder.seen
-    assert all(names == ["Dropout"] for names in recorder.seen)
-    assert same_state(recorder, former)  # batch-norm's running statistics and its batch counter among them
+def test_only_dropout_is_switched_on_whatever_the_batches():
+    for batch_size in [1, 5, ROWS]:
+        recorder = Recorder(make_net())
+        former = state(recorder)
+        MCDropout(recorder, samples=2).predict(make_loader(batch_size))
+        assert recorder.seen
+        assert all(names == ["Dropout"] for names in recorder.seen)
+        assert same_state(recorder, former)  # batch-norm's running statistics and its batch counter among them
 
 
-@pytest.mark.parametrize(
-    "layer", [nn.Dropout1d(), nn.Dropout2d(), nn.Dropout3d(), nn.AlphaDropout(), nn.FeatureAlphaDropout()]
-)
-def test_every_kind_of_dropout_layer_is_switched_on(layer):
-    class Net(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.layer, self.head = layer, nn.Linear(FEATURES, CLASSES)
+def test_every_kind_of_dropout_layer_is_switched_on():
+    for layer in [nn.Dropout1d(), nn.Dropout2d(), nn.Dropout3d(), nn.AlphaDropout(), nn.FeatureAlphaDropout()]:
 
-        def forward(self, x):
-            cube = x[:, :, None, None, None]
-            shape = {nn.Dropout1d: (ROWS, FEATURES, 1), nn.Dropout2d: (ROWS, FEATURES, 1, 1)}
-            return self.head(self.layer(cube.reshape(shape.get(type(self.layer), cube.shape))).reshape(ROWS, FEATURES))
+        class Net(nn.Module):
+            def __init__(self, layer):
+                super().__init__()
+                self.layer, self.head = layer, nn.Linear(FEATURES, CLASSES)
 
-    got = MCDropout(Net(), samples=3).predict(make_loader(ROWS))
-    assert not np.array_equal(got.members[0], got.members[1])
+            def forward(self, x):
+                cube = x[:, :, None, None, None]
+                shape = {nn.Dropout1d: (ROWS, FEATURES, 1), nn.Dropout2d: (ROWS, FEATURES, 1, 1)}
+                return self.head(
+                    self.layer(cube.reshape(shape.get(type(self.layer), cube.shape))).reshape(ROWS, FEATURES)
+                )
+
+        got = MCDropout(Net(layer), samples=3).predict(make_loader(ROWS))
+        assert not np.array_equal(got.members[0], got.members[1])
 
 
 def test_dropout_inside_a_fused_transformer_layer_is_switched_on():
@@ -408,10 +407,10 @@ def test_dropout_that_does_nothing_is_told():
         MCDropout(Net(), samples=2).predict(make_loader())
 
 
-@pytest.mark.parametrize("samples", [0, -1, 2.0, True])
-def test_samples_must_be_a_count(samples):
-    with pytest.raises(InputError, match="`samples` must be an int of at least 1"):
-        MCDropout(make_net(), samples=samples)
+def test_samples_must_be_a_count():
+    for samples in [0, -1, 2.0, True]:
+        with pytest.raises(InputError, match="`samples` must be an int ≥ 1"):
+            MCDropout(make_net(), samples=samples)
 
 
 def test_a_seed_must_be_an_int_or_a_generator():
@@ -435,17 +434,15 @@ def draw_calibrated(rows, classes, seed, sharpness=2.0):
     return logits, (logits + rng.gumbel(size=logits.shape)).argmax(axis=1)
 
 
-@pytest.mark.parametrize(("rows", "classes"), [(30, 2), (500, 3), (2000, 10)])
-@pytest.mark.parametrize("seed", range(4))
-def test_the_log_loss_is_flat_at_the_temperature_and_higher_beside_it(rows, classes, seed):
-    logits, labels = draw_calibrated(rows, classes, seed)
-    t = TemperatureScaling.from_logits(3 * logits, labels).temperature
-    assert abs(nll_slope(3 * logits, labels, t)) < 1e-12
-
-    def loss(value):
-        return float(nn.functional.cross_entropy(torch.as_tensor(3 * logits / value), torch.as_tensor(labels)))
-
-    assert loss(t) < min(loss(0.9 * t), loss(1.1 * t))
+def test_the_log_loss_is_flat_at_the_temperature_and_higher_beside_it():
+    for rows, classes in [(30, 2), (500, 3), (2000, 10)]:
+        for seed in range(4):
+            logits, labels = draw_calibrated(rows, classes, seed)
+            t = TemperatureScaling.from_logits(3 * logits, labels).temperature
+            assert abs(nll_slope(3 * logits, labels, t)) < 1e-12
+            tried = (torch.as_tensor(3 * logits / value) for value in (t, 0.9 * t, 1.1 * t))
+            at, *beside = (float(nn.functional.cross_entropy(x, torch.as_tensor(labels))) for x in tried)
+            assert at < min(beside)
 
 
 def test_calibrated_logits_have_temperature_one():
@@ -453,12 +450,12 @@ def test_calibrated_logits_have_temperature_one():
     assert t == pytest.approx(1, abs=0.02)
 
 
-@pytest.mark.parametrize("factor", [1e-9, 0.1, 3.0, 1e9])
-def test_the_temperature_scales_with_the_logits(factor):
-    logits, labels = draw_calibrated(400, 4, 1)
-    t = TemperatureScaling.from_logits(logits, labels).temperature
-    scaled = TemperatureScaling.from_logits(factor * logits, labels).temperature
-    assert scaled == pytest.approx(factor * t, rel=1e-10)
+def test_the_temperature_scales_with_the_logits():
+    for factor in [1e-9, 0.1, 3.0, 1e9]:
+        logits, labels = draw_calibrated(400, 4, 1)
+        t = TemperatureScaling.from_logits(logits, labels).temperature
+        scaled = TemperatureScaling.from_logits(factor * logits, labels).temperature
+        assert scaled == pytest.approx(factor * t, rel=1e-10)
 
 
 def test_shifted_rows_and_row_blocks_change_nothing(monkeypatch):
@@ -500,9 +497,8 @@ def test_scaling_keeps_the_ranking_of_two_classes():
     assert scaling.temperature > 3
 
 
-@pytest.mark.parametrize(
-    ("logits", "labels", "says"),
-    [
+def test_logits_without_a_best_temperature_are_an_error():
+    for logits, labels, says in [
         ([[2, 0], [0, 1]], [0, 1], "all 2 rows are predicted right"),
         ([[2, 0], [0, 1]], [1, 0], "no better than chance"),
         ([[1, 1], [3, 3]], [0, 1], "no better than chance"),
@@ -511,11 +507,9 @@ def test_scaling_keeps_the_ranking_of_two_classes():
         ([[1, 0]], [2], "class indices 0..1"),
         ([[1, 0]], [0, 1], "rows"),
         (np.empty((0, 2)), [], "0 rows"),
-    ],
-)
-def test_logits_without_a_best_temperature_are_an_error(logits, labels, says):
-    with pytest.raises(InputError, match=says):
-        TemperatureScaling.from_logits(logits, labels)
+    ]:
+        with pytest.raises(InputError, match=says):
+            TemperatureScaling.from_logits(logits, labels)
 
 
 def test_predicting_before_fitting_or_without_a_model_is_an_error():
@@ -533,42 +527,42 @@ def test_predicting_before_fitting_or_without_a_model_is_an_error():
 # --- what all methods share
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_modes_come_back_and_parameters_stay(name):
-    net = make_net()
-    loader = make_learned(net)
-    net[1].eval()
-    before, former = modes(net), state(net)
-    run(name, net, loader)
-    assert modes(net) == before
-    assert same_state(net, former)
-    net.train()(torch.randn(8, FEATURES)).sum().backward()  # nothing was left in inference mode
-    assert net[0].weight.grad is not None
+def test_modes_come_back_and_parameters_stay():
+    for name in METHODS:
+        net = make_net()
+        loader = make_learned(net)
+        net[1].eval()
+        before, former = modes(net), state(net)
+        run(name, net, loader)
+        assert modes(net) == before
+        assert same_state(net, former)
+        net.train()(torch.randn(8, FEATURES)).sum().backward()  # nothing was left in inference mode
+        assert net[0].weight.grad is not None
 
 
-@pytest.mark.parametrize("name", METHODS)
-@pytest.mark.parametrize("error", [RuntimeError("boom"), KeyboardInterrupt()])
-def test_modes_come_back_when_the_model_fails(name, error):
-    model = Fails(1, error)
-    before = modes(model)
-    with pytest.raises(type(error)):
-        run(name, model, make_loader())
-    assert modes(model) == before == [True, False, True]
+def test_modes_come_back_when_the_model_fails():
+    for name in METHODS:
+        for error in [RuntimeError("boom"), KeyboardInterrupt()]:
+            model = Fails(1, error)
+            before = modes(model)
+            with pytest.raises(type(error)):
+                run(name, model, make_loader())
+            assert modes(model) == before == [True, False, True]
 
 
-@pytest.mark.parametrize("name", ["Softmax", "DeepEnsemble", "TemperatureScaling"])
-def test_the_model_runs_in_eval_mode_without_a_graph(name):
-    net = make_net()
-    loader, recorder = make_learned(net), Recorder(net)
-    run(name, recorder, loader)
-    assert recorder.seen
-    assert all(names == [] for names in recorder.seen)
+def test_the_model_runs_in_eval_mode_without_a_graph():
+    for name in ["Softmax", "DeepEnsemble", "TemperatureScaling"]:
+        net = make_net()
+        loader, recorder = make_learned(net), Recorder(net)
+        run(name, recorder, loader)
+        assert recorder.seen
+        assert all(names == [] for names in recorder.seen)
 
 
-@pytest.mark.parametrize("name", ["DeepEnsemble", "MCDropout"])
-def test_a_shuffled_loader_is_caught(name):
-    with pytest.raises(InputError, match=f"{name}.*pass 1.*shuffle=False"):
-        run(name, make_net(), make_loader(shuffle=True, rows=200))
+def test_a_shuffled_loader_is_caught():
+    for name in ["DeepEnsemble", "MCDropout"]:
+        with pytest.raises(InputError, match=f"{name}.*pass 1.*shuffle=False"):
+            run(name, make_net(), make_loader(shuffle=True, rows=200))
 
 
 def test_a_loader_that_changes_its_rows_is_caught():
@@ -596,22 +590,19 @@ def test_a_generator_serves_one_pass_only():
         DeepEnsemble([make_net()] * 2).predict(batch for batch in make_loader())
 
 
-@pytest.mark.parametrize("name", METHODS)
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        (lambda z: z[:, :1], r"has shape \(5, 1\)\. Return two logits"),
-        (lambda z: z[:, 0], r"has shape \(5,\)"),
-        (lambda z: z[:, :, None], r"has shape \(5, 3, 1\)"),
-        (lambda z: z[:2], "has 2 rows for 5 labels"),
-        (lambda z: (z,), "is a tuple"),
-        (lambda z: z * torch.nan, "has NaN or infinity in 5 rows"),
-        (lambda z: z.index_fill(0, torch.tensor([3]), torch.inf), r"has NaN or infinity in 1 rows \(first: row 3"),
-    ],
-)
-def test_outputs_that_are_no_logits_are_an_error(name, change, says):
-    with pytest.raises(InputError, match=f"{name}: the model's output for batch 0.* {says}"):
-        run(name, Returns(change), make_loader())
+def test_outputs_that_are_no_logits_are_an_error():
+    for name in METHODS:
+        for change, says in [
+            (lambda z: z[:, :1], r"has shape \(5, 1\)\. Return two logits"),
+            (lambda z: z[:, 0], r"has shape \(5,\)"),
+            (lambda z: z[:, :, None], r"has shape \(5, 3, 1\)"),
+            (lambda z: z[:2], "has 2 rows for 5 labels"),
+            (lambda z: (z,), "is a tuple"),
+            (lambda z: z * torch.nan, "has NaN or infinity in 5 rows"),
+            (lambda z: z.index_fill(0, torch.tensor([3]), torch.inf), r"has NaN or infinity in 1 rows \(first: row 3"),
+        ]:
+            with pytest.raises(InputError, match=f"{name}: the model's output for batch 0.* {says}"):
+                run(name, Returns(change), make_loader())
 
 
 def test_the_batch_with_nan_is_named():
@@ -630,9 +621,8 @@ def test_batches_with_other_classes_are_an_error():
 X, Y = torch.zeros(2, FEATURES), torch.tensor([0, 1])
 
 
-@pytest.mark.parametrize(
-    ("loader", "says"),
-    [
+def test_loaders_without_rows_or_labels_are_an_error():
+    for loader, says in [
         ([], "gave no rows"),
         ([(X[:0], Y[:0])], "gave no rows"),
         (3, "`loader` is a int"),
@@ -644,12 +634,10 @@ X, Y = torch.zeros(2, FEATURES), torch.tensor([0, 1])
         ([(X, torch.tensor([0, 3]))], "`labels` must be class indices 0..2"),
         ([(X, torch.tensor([0.0, 0.5]))], "row 1 holds 0.5"),
         ([(X, ["cat", "dog"])], "`labels` holds"),
-    ],
-)
-@pytest.mark.parametrize("name", METHODS)
-def test_loaders_without_rows_or_labels_are_an_error(name, loader, says):
-    with pytest.raises(InputError, match=re.escape(says)):
-        run(name, make_net(), loader)
+    ]:
+        for name in METHODS:
+            with pytest.raises(InputError, match=re.escape(says)):
+                run(name, make_net(), loader)
 
 
 class Pair(NamedTuple):
@@ -657,33 +645,31 @@ class Pair(NamedTuple):
     b: torch.Tensor
 
 
-@pytest.mark.parametrize(
-    "wrap",
-    [
+def test_inputs_may_be_dicts_tuples_and_lists():
+    for wrap in [
         lambda a, b: {"a": a, "b": b, "ids": ["row"]},
         lambda a, b: {"nested": [{"a": a}, b]},
         lambda a, b: (a, b),
         lambda a, b: [a, b],
         Pair,
-    ],
-)
-def test_inputs_may_be_dicts_tuples_and_lists(wrap):
-    class Net(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.head = nn.Linear(FEATURES, CLASSES)
+    ]:
 
-        def forward(self, x):
-            if isinstance(x, dict):
-                a, b = (x["nested"][0]["a"], x["nested"][1]) if "nested" in x else (x["a"], x["b"])
-            else:
-                a, b = (x.a, x.b) if isinstance(x, Pair) else x
-            return self.head(a + 2 * b)
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.head = nn.Linear(FEATURES, CLASSES)
 
-    net, (x, y) = Net(), make_rows()
-    got = Softmax(net).predict([(wrap(x, x), y)])
-    with torch.no_grad():
-        np.testing.assert_allclose(got.logits, net.head(3 * x), atol=1e-6)
+            def forward(self, x):
+                if isinstance(x, dict):
+                    a, b = (x["nested"][0]["a"], x["nested"][1]) if "nested" in x else (x["a"], x["b"])
+                else:
+                    a, b = (x.a, x.b) if isinstance(x, Pair) else x
+                return self.head(a + 2 * b)
+
+        net, (x, y) = Net(), make_rows()
+        got = Softmax(net).predict([(wrap(x, x), y)])
+        with torch.no_grad():
+            np.testing.assert_allclose(got.logits, net.head(3 * x), atol=1e-6)
 
 
 def test_a_model_without_parameters_runs_on_the_cpu():
@@ -691,22 +677,23 @@ def test_a_model_without_parameters_runs_on_the_cpu():
     np.testing.assert_array_equal(got.logits, np.eye(3))
 
 
-@pytest.mark.parametrize(
-    ("device", "says"),
-    [("gpu", "`device` is 'gpu'"), (1.5, "`device` is 1.5"), ("cuda:0", "torch sees no CUDA device")],
-)
-def test_a_device_that_is_not_there_is_an_error(device, says, monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(InputError, match=re.escape(says)):
-        Softmax(make_net(), device=device)
+def test_a_device_that_is_not_there_is_an_error(monkeypatch):
+    for device, says in [
+        ("gpu", "`device` is 'gpu'"),
+        (1.5, "`device` is 1.5"),
+        ("cuda:0", "torch sees no CUDA device"),
+    ]:
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+        with pytest.raises(InputError, match=re.escape(says)):
+            Softmax(make_net(), device=device)
 
 
-@pytest.mark.parametrize("device", [None, "auto", "cpu", torch.device("cpu")])
-def test_devices_of_all_spellings_give_the_same(device):
-    net = make_net()
-    got = Softmax(net, device=device).predict(make_loader())
-    np.testing.assert_allclose(got.logits, Softmax(net).predict(make_loader()).logits, atol=1e-3)
-    assert next(net.parameters()).device.type == "cpu"
+def test_devices_of_all_spellings_give_the_same():
+    for device in [None, "auto", "cpu", torch.device("cpu")]:
+        net = make_net()
+        got = Softmax(net, device=device).predict(make_loader())
+        np.testing.assert_allclose(got.logits, Softmax(net).predict(make_loader()).logits, atol=1e-3)
+        assert next(net.parameters()).device.type == "cpu"
 
 
 def test_a_model_is_moved_to_the_device_and_back():
@@ -727,11 +714,11 @@ def test_a_model_is_moved_to_the_device_and_back():
         pass
 
 
-@pytest.mark.parametrize("what", ["model", None, 3])
-@pytest.mark.parametrize("method", [Softmax, MCDropout, TemperatureScaling])
-def test_what_is_no_module_is_an_error(method, what):
-    with pytest.raises(InputError, match="`model` is a"):
-        method(what)
+def test_what_is_no_module_is_an_error():
+    for what in ["model", None, 3]:
+        for method in [Softmax, MCDropout, TemperatureScaling]:
+            with pytest.raises(InputError, match="`model` is a"):
+                method(what)
 
 
 def test_asking_for_a_result_too_early_is_a_bug():
@@ -742,11 +729,11 @@ def test_asking_for_a_result_too_early_is_a_bug():
 # --- progress
 
 
-@pytest.mark.parametrize(("name", "passes"), [("Softmax", 1), ("DeepEnsemble", 2), ("MCDropout", 2)])
-def test_progress_counts_the_batches_of_all_passes(name, passes):
-    seen = []
-    run(name, make_net(), make_loader(), progress=lambda stage, done, total: seen.append((done, total)))
-    assert seen == [(i, 5 * passes) for i in range(1, 5 * passes + 1)]
+def test_progress_counts_the_batches_of_all_passes():
+    for name, passes in [("Softmax", 1), ("DeepEnsemble", 2), ("MCDropout", 2)]:
+        seen = []
+        run(name, make_net(), make_loader(), progress=lambda *args, seen=seen: seen.append(args))
+        assert seen == [(name, i, 5 * passes) for i in range(1, 5 * passes + 1)]
 
 
 def test_progress_has_no_total_until_the_length_is_known():
@@ -756,7 +743,12 @@ def test_progress_has_no_total_until_the_length_is_known():
 
     seen = []
     DeepEnsemble([make_net()] * 2).predict(DataLoader(Rows(), batch_size=3), progress=lambda *args: seen.append(args))
-    assert seen == [(1, None), (2, None), (3, 4), (4, 4)]
+    assert seen == [
+        ("DeepEnsemble", 1, None),
+        ("DeepEnsemble", 2, None),
+        ("DeepEnsemble", 3, 4),
+        ("DeepEnsemble", 4, 4),
+    ]
 
 
 def test_a_progress_function_that_raises_leaves_the_modes():
@@ -802,12 +794,11 @@ def run_python(code):
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
 
 
-@pytest.mark.parametrize("statement", ["import uqeval.methods", "uqeval.methods", "from uqeval.methods import Softmax"])
-def test_without_torch_the_pip_line_is_given(statement):
-    code = (
-        f"import sys, uqeval\nsys.modules['torch'] = None\ntry: {statement}\nexcept uqeval.MissingExtra as e: print(e)"
-    )
-    assert run_python(code) == 'uqeval.methods needs torch. Install it with: pip install "uqeval[torch]"'
+def test_without_torch_the_pip_line_is_given():
+    for statement in ["import uqeval.methods", "uqeval.methods", "from uqeval.methods import Softmax"]:
+        code = f"import sys, uqeval\nsys.modules['torch'] = None\ntry: {statement}\n"
+        code += "except uqeval.MissingExtra as e: print(e)"
+        assert run_python(code) == 'uqeval.methods needs torch. Install it with: pip install "uqeval[torch]"'
 
 
 def test_another_missing_package_is_not_blamed_on_torch():
@@ -818,23 +809,23 @@ def test_another_missing_package_is_not_blamed_on_torch():
 
 
 def test_import_uqeval_does_not_import_torch():
-    assert run_python("import sys, uqeval; print('torch' in sys.modules)") == "False"
-    assert run_python("import sys, uqeval; uqeval.methods; print('torch' in sys.modules)") == "True"
+    code = "import sys, uqeval; print('torch' in sys.modules); uqeval.methods; print('torch' in sys.modules)"
+    assert run_python(code).split() == ["False", "True"]
 
 
 # --- on a card
 
 
 @needs_cuda
-@pytest.mark.parametrize("device", ["auto", "cuda", "cuda:0"])
-def test_a_model_visits_the_card_and_comes_home(device):
-    recorder = Recorder(make_net())
-    before = modes(recorder)
-    got = DeepEnsemble([recorder, make_net(1)], device=device).predict(make_loader())
-    assert next(recorder.parameters()).device.type == "cpu"
-    assert modes(recorder) == before
-    expected = DeepEnsemble([recorder, make_net(1)]).predict(make_loader())
-    np.testing.assert_allclose(got.members, expected.members, atol=1e-3)
+def test_a_model_visits_the_card_and_comes_home():
+    for device in ["auto", "cuda", "cuda:0"]:
+        recorder = Recorder(make_net())
+        before = modes(recorder)
+        got = DeepEnsemble([recorder, make_net(1)], device=device).predict(make_loader())
+        assert next(recorder.parameters()).device.type == "cpu"
+        assert modes(recorder) == before
+        expected = DeepEnsemble([recorder, make_net(1)]).predict(make_loader())
+        np.testing.assert_allclose(got.members, expected.members, atol=1e-3)
 
 
 @needs_cuda

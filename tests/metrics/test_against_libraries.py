@@ -36,7 +36,7 @@ def test_uq_auc_is_scikit_learns_roc_auc_and_scipys_mann_whitney():
                 sklearn.roc_auc_score(e, s, sample_weight=w), abs=1e-13
             )
 
-    # UQ-AUC is SciPy's mann whitney.
+    # UQ-AUC is SciPy's Mann–Whitney.
     for seed in SEEDS:
         with noted(seed=seed):
             _, s, e, _ = sample(seed)
@@ -76,7 +76,7 @@ def test_accuracy_brier_and_log_loss_are_scikit_learns():
                 2 * sklearn.brier_score_loss(e, p, sample_weight=w), abs=1e-13
             )
 
-    # Log loss is scikit-learn's.
+    # Log-loss is scikit-learn's.
     for seed, classes in product(SEEDS, [2, 3, 10]):
         with noted(seed=seed, classes=classes):
             rng, _, _, w = sample(seed)
@@ -89,7 +89,7 @@ def test_accuracy_brier_and_log_loss_are_scikit_learns():
 
 @on_both_kernels
 def test_kendall_tau_and_somers_d_are_scipys():
-    # Kendall's tau is SciPy's tau b.
+    # Kendall's tau is SciPy's tau-b.
     for seed in SEEDS:
         with noted(seed=seed):
             rng, s, _, _ = sample(seed, n=200)

@@ -202,12 +202,12 @@ def test_options_outside_their_range_are_an_error_that_names_the_option():
         with noted(option=option), raises(option, '"'):
             call("ece", **{option: "best"})
 
-    # Tpr must lie in [0, 1].
+    # `tpr` must lie in (0, 1].
     for tpr in [0, -0.1, 1.1, 95, NAN, "0.95", None]:
         with noted(tpr=tpr), raises("tpr"):
             call("fpr_at_tpr", tpr=tpr)
 
-    # Eps must lie in [0, 1].
+    # `eps` must lie inside (0, 1).
     for eps in [0, 1, -1e-3, NAN]:
         with noted(eps=eps), raises("eps"):
             call("log_loss", eps=eps)

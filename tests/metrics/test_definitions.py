@@ -18,8 +18,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*infinite values:uqeval._errors.UQWarning"),
     pytest.mark.filterwarnings("ignore:.*log-loss is infinite:uqeval._errors.UQWarning"),
 ]
-# Each claim on a hundred cases always, and on thousands with the slow tests.
-often = pytest.mark.parametrize("examples", [100, pytest.param(2000, marks=pytest.mark.slow)])
+# Each claim on some dozens of cases always, and on thousands with the slow tests.
+often = pytest.mark.parametrize("examples", [60, pytest.param(2000, marks=pytest.mark.slow)])
 
 
 def assert_close(value, expected, tolerance=1e-12, what=""):

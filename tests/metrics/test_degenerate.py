@@ -113,7 +113,7 @@ def test_one_error_and_two_rows_are_enough():
 
 @on_both_kernels
 def test_nothing_to_rank_is_undefined():
-    # Equal losses leave the c index undefined.
+    # Equal losses leave the C-index undefined.
     for weights in WEIGHTS:
         with noted(weights=weights):
             for loss in (np.zeros(10), np.full(10, 0.3), np.full(10, math.inf)):
@@ -137,7 +137,7 @@ def test_nothing_to_rank_is_undefined():
         assert math.isnan(metrics.uq_c_index([1, 2, 3], [0, 1, 0], weights=[1, 0, 2]))
     assert metrics.aurc([1, 2, 3], [0, 1, 0], weights=[1, 0, 2]) == 0
 
-    # C index is defined without errors and with errors only.
+    # The C-index is defined without errors and with errors only.
     loss = np.linspace(0.1, 0.4, 10)
     assert metrics.uq_c_index(loss, loss) == 1
     assert metrics.uq_c_index(-loss, loss) == 0
@@ -172,7 +172,7 @@ def test_brier_ece_and_log_loss_reach_both_ends():
             assert metrics.ece(np.ones(5), np.zeros(5), scheme=scheme, debias=debias) == 1
             assert metrics.ece(np.zeros(5), np.zeros(5), scheme=scheme, debias=debias) == 0
 
-    # Probability zero of the label makes the log loss infinite with the count.
+    # Probability zero of the label makes the log-loss infinite with the count.
     probs = [[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]]
     with pytest.warns(UQWarning, match="2"):
         assert metrics.log_loss(probs, [1, 0, 0]) == math.inf

@@ -208,7 +208,7 @@ def test_refinements_of_a_tied_truth_are_optimal_too():
 
 
 def test_with_three_classes_varphi_and_the_mbc_curve_lose_their_guarantees():
-    # Varphi is not optimal for the c index with three classes.
+    # Varphi is not optimal for the C-index with three classes.
     # Section 6: C(varphi) = .368, the reversed order .632.
     nu = np.array([[0.55, 0, 0.45], [0.55, 0.45, 0]])
     probs = np.array([[0.50, 0.48, 0.02], [0.45, 0.55, 0]])

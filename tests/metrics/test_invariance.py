@@ -83,7 +83,7 @@ def permute(inputs, rng):
 
 
 def test_metrics_and_kernels_are_chosen_by_name():
-    # Every metric of the api is registered under its own name.
+    # Every metric of the API is registered under its own name.
     assert all(REGISTRY[name].name == name for name in REGISTRY)
     api = "uq_auc uq_c_index aurc e_aurc augrc g_auc h_auc auarc prr ece brier log_loss ood_auroc fpr_at_tpr ood_aupr"
     assert set(api.split()) <= set(REGISTRY)
@@ -100,7 +100,7 @@ def test_metrics_and_kernels_are_chosen_by_name():
 
 
 @each("name", ALL)
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(seed=seeds, loss=st.booleans())
 def test_row_order_does_not_change_a_bit(name, seed, loss):
     rng = np.random.default_rng(seed)
@@ -111,7 +111,7 @@ def test_row_order_does_not_change_a_bit(name, seed, loss):
 
 
 @each("name", WEIGHTED)
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(seed=seeds, loss=st.booleans())
 def test_row_order_does_not_change_a_bit_with_weights(name, seed, loss):
     rng = np.random.default_rng(seed)
@@ -140,7 +140,7 @@ def test_row_order_does_not_change_a_bit_on_many_rows(name):
 
 
 @each("name", SCORED)
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(seed=seeds, loss=st.booleans(), weighted=st.booleans())
 def test_strictly_increasing_transform_of_the_score_does_not_change_a_bit(name, seed, loss, weighted):
     rng = np.random.default_rng(seed)
@@ -164,7 +164,7 @@ def test_strictly_increasing_transform_of_the_score_does_not_change_a_bit(name, 
             assert same(evaluate(name, moved, **options), expected)
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(seeds)
 def test_increasing_transform_of_the_loss_does_not_change_rank_metrics(seed):
     rng = np.random.default_rng(seed)
@@ -176,7 +176,7 @@ def test_increasing_transform_of_the_loss_does_not_change_rank_metrics(seed):
 
 
 @each("name", WEIGHTED)
-@settings(max_examples=10)
+@settings(max_examples=8)
 @given(seed=seeds, exponent=st.sampled_from([-200, -30, 1, 40, 200]))
 def test_weights_count_up_to_a_factor(name, seed, exponent):
     rng = np.random.default_rng(seed)
@@ -187,7 +187,7 @@ def test_weights_count_up_to_a_factor(name, seed, exponent):
 
 
 @each("name", WEIGHTED)
-@settings(max_examples=10)
+@settings(max_examples=8)
 @given(seed=seeds)
 def test_equal_weights_are_no_weights_and_rows_of_weight_zero_do_not_exist(name, seed):
     rng = np.random.default_rng(seed)
@@ -204,7 +204,7 @@ def test_equal_weights_are_no_weights_and_rows_of_weight_zero_do_not_exist(name,
 
 
 @each("name", COPIES)
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(seed=seeds, loss=st.booleans())
 def test_whole_weights_are_copies_of_rows(name, seed, loss):
     rng = np.random.default_rng(seed)
@@ -293,7 +293,7 @@ def test_types_and_containers_do_not_change_the_value():
 
 @each("name", ALL)
 @pytest.mark.skipif(len(BACKENDS) < 2, reason="the native kernels are not built")
-@settings(max_examples=10)
+@settings(max_examples=8)
 @given(seed=seeds, loss=st.booleans())
 def test_both_kernels_give_the_same_bits_without_weights(name, seed, loss):
     inputs = make_inputs(name, np.random.default_rng(seed), loss=loss)
@@ -305,7 +305,7 @@ def test_both_kernels_give_the_same_bits_without_weights(name, seed, loss):
 
 
 @each("name", [*MIRRORED_AT_HALF, *MIRRORED_AT_ZERO])
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(seed=seeds, weighted=st.booleans())
 def test_negating_the_score_mirrors_the_value(name, seed, weighted):
     rng = np.random.default_rng(seed)
@@ -319,7 +319,7 @@ def test_negating_the_score_mirrors_the_value(name, seed, weighted):
         assert math.isnan(value) or value + other == pytest.approx(total, abs=1e-15 if not options else 1e-12)
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(seeds)
 def test_swapping_the_samples_mirrors_ood_auroc(seed):
     inside, outside = make_inputs("ood_auroc", np.random.default_rng(seed)).values()
@@ -330,7 +330,7 @@ def test_swapping_the_samples_mirrors_ood_auroc(seed):
 
 
 @each("name", ALL)
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(seed=seeds, ties=st.booleans(), weighted=st.booleans(), best=st.booleans())
 def test_value_lies_inside_the_registered_range(name, seed, ties, weighted, best):
     rng = np.random.default_rng(seed)

@@ -164,7 +164,7 @@ def test_working_points_are_those_of_the_rows():
     curve = metrics.mce_curve(np.linspace(0, 1, 30), np.zeros(30))
     assert curve.coverage[curve.risk <= 0].max() == 1
 
-    # A share of 055 of 100 rows is 55 rows.
+    # A share of 0.55 of 100 rows is 55 rows.
     # torch-uncertainty: ceil(n·coverage) takes 56 since 0.55·100 = 55.00000000000001.
     inside, outside = np.arange(100), np.arange(100)
     assert metrics.fpr_at_tpr(inside, outside, tpr=0.55) == 0.55

@@ -55,17 +55,17 @@ def test_the_area_under_the_roc_is_uq_auc(n, seed, ties, weighted):
     assert abs(area - metrics.uq_auc(score, error, weights=weights)) < 1e-9
 
 
-@pytest.mark.parametrize("ties", [False, True])
-def test_roc_vertices_are_shares_above_the_threshold_with_exact_intervals(ties):
-    score, error, _ = rows(ties=ties)
-    found = data.roc_points(score, error, *NONE)
-    assert len(found["x"]) == len(np.unique(score)) + 1
-    for x, y, low, high, t in zip(*found.values(), strict=True):
-        above = score > t
-        assert x == pytest.approx(above[error == 0].mean(), abs=1e-15)
-        assert y == pytest.approx(above[error == 1].mean(), abs=1e-15)
-        exact = binomtest(int(above[error == 1].sum()), int(error.sum())).proportion_ci(LEVEL, "exact")
-        assert (low, high) == pytest.approx((exact.low, exact.high), abs=1e-9)
+def test_roc_vertices_are_shares_above_the_threshold_with_exact_intervals():
+    for ties in [False, True]:
+        score, error, _ = rows(ties=ties)
+        found = data.roc_points(score, error, *NONE)
+        assert len(found["x"]) == len(np.unique(score)) + 1
+        for x, y, low, high, t in zip(*found.values(), strict=True):
+            above = score > t
+            assert x == pytest.approx(above[error == 0].mean(), abs=1e-15)
+            assert y == pytest.approx(above[error == 1].mean(), abs=1e-15)
+            exact = binomtest(int(above[error == 1].sum()), int(error.sum())).proportion_ci(LEVEL, "exact")
+            assert (low, high) == pytest.approx((exact.low, exact.high), abs=1e-9)
 
 
 def test_a_long_roc_is_thinned_to_vertices_of_the_whole():
@@ -125,16 +125,16 @@ def test_a_long_risk_curve_is_thinned_to_vertices_of_the_whole():
     np.testing.assert_array_equal(curve.risk[at], found["risk"])
 
 
-@pytest.mark.parametrize("loss", [False, True])
-def test_clusters_and_losses_take_the_band_of_the_risk_map(loss):
-    score, error, _ = rows(300)
-    target = error * 0.7 + 0.1 if loss else error
-    clusters = None if loss else np.arange(300) // 3
-    found = data.risk_points(score, target, None, clusters, LEVEL)
-    expected = uq.risk_map(score, target, level=LEVEL, clusters=clusters, thresholds=found["threshold"])
-    np.testing.assert_allclose(found["low"], expected.low, atol=1e-12)
-    np.testing.assert_allclose(found["high"], expected.high, atol=1e-12)
-    assert (found["low"] <= found["risk"]).all()
+def test_clusters_and_losses_take_the_band_of_the_risk_map():
+    for loss in [False, True]:
+        score, error, _ = rows(300)
+        target = error * 0.7 + 0.1 if loss else error
+        clusters = None if loss else np.arange(300) // 3
+        found = data.risk_points(score, target, None, clusters, LEVEL)
+        expected = uq.risk_map(score, target, level=LEVEL, clusters=clusters, thresholds=found["threshold"])
+        np.testing.assert_allclose(found["low"], expected.low, atol=1e-12)
+        np.testing.assert_allclose(found["high"], expected.high, atol=1e-12)
+        assert (found["low"] <= found["risk"]).all()
 
 
 def test_infinite_scores_are_vertices_like_others():
@@ -171,22 +171,22 @@ def test_a_thinned_oracle_keeps_its_bend():
 # ---- counts ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["smooth", "ties", "constant", "infinite", "huge"])
-def test_histogram_counts_every_row_once(kind):
-    score, error, _ = rows(3000, ties=kind == "ties")
-    if kind == "constant":
-        score = np.full(3000, 4.0)
-    elif kind == "infinite":
-        score[:5], score[5:9] = np.inf, -np.inf
-    elif kind == "huge":
-        score = np.where(error, 1.7e308, -1.7e308)
-    found = data.histogram(score, error)
-    assert found["right_count"].sum() == (error == 0).sum()
-    assert found["wrong_count"].sum() == error.sum()
-    assert len(found["start"]) <= 50
-    assert found["wrong_share"].sum() == pytest.approx(1)
-    inner = zip(found["start"][1:-1], found["end"][1:-1], found["wrong_count"][1:-1], strict=True)
-    assert all(((score >= a) & (score < b) & (error == 1)).sum() == count for a, b, count in inner)
+def test_histogram_counts_every_row_once():
+    for kind in ["smooth", "ties", "constant", "infinite", "huge"]:
+        score, error, _ = rows(3000, ties=kind == "ties")
+        if kind == "constant":
+            score = np.full(3000, 4.0)
+        elif kind == "infinite":
+            score[:5], score[5:9] = np.inf, -np.inf
+        elif kind == "huge":
+            score = np.where(error, 1.7e308, -1.7e308)
+        found = data.histogram(score, error)
+        assert found["right_count"].sum() == (error == 0).sum()
+        assert found["wrong_count"].sum() == error.sum()
+        assert len(found["start"]) <= 50
+        assert found["wrong_share"].sum() == pytest.approx(1)
+        inner = zip(found["start"][1:-1], found["end"][1:-1], found["wrong_count"][1:-1], strict=True)
+        assert all(((score >= a) & (score < b) & (error == 1)).sum() == count for a, b, count in inner)
 
 
 def test_density_counts_every_row_once():
@@ -201,26 +201,26 @@ def test_density_counts_every_row_once():
     assert found["count"][k] == inside.sum()
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-def test_reliability_bins_are_those_of_the_ece(weighted):
-    rng = np.random.default_rng(0)
-    probs, labels = rng.dirichlet(np.ones(3), 400), rng.integers(0, 3, 400)
-    weights = rng.random(400) + 0.1 if weighted else None
-    table = evaluation(source=uq.Predictions(labels, probs=probs, weights=weights)).source
-    found = data.reliability_bins(table, LEVEL)
-    right = 1.0 - table.error
-    bins = bin_rows(table["confidence"], right, weights)
-    np.testing.assert_allclose(found["share"], bins.share, atol=1e-12)
-    np.testing.assert_allclose(found["accuracy"] - found["confidence"], bins.gap, atol=1e-12)
-    total = (found["share"] * np.abs(found["accuracy"] - found["confidence"])).sum()
-    assert total == pytest.approx(ece(table["confidence"], right, weights=weights), abs=1e-12)
-    assert found["count"].sum() == 400
-    assert ((found["start"] < found["confidence"]) & (found["confidence"] <= found["end"])).all()
-    assert ((found["low"] <= found["accuracy"]) & (found["accuracy"] <= found["high"])).all()
-    if not weighted:
-        exact = binomtest(round(found["accuracy"][-1] * found["count"][-1]), int(found["count"][-1]))
-        interval = exact.proportion_ci(LEVEL, "exact")
-        assert (found["low"][-1], found["high"][-1]) == pytest.approx((interval.low, interval.high), abs=1e-9)
+def test_reliability_bins_are_those_of_the_ece():
+    for weighted in [False, True]:
+        rng = np.random.default_rng(0)
+        probs, labels = rng.dirichlet(np.ones(3), 400), rng.integers(0, 3, 400)
+        weights = rng.random(400) + 0.1 if weighted else None
+        table = evaluation(source=uq.Predictions(labels, probs=probs, weights=weights)).source
+        found = data.reliability_bins(table, LEVEL)
+        right = 1.0 - table.error
+        bins = bin_rows(table["confidence"], right, weights)
+        np.testing.assert_allclose(found["share"], bins.share, atol=1e-12)
+        np.testing.assert_allclose(found["accuracy"] - found["confidence"], bins.gap, atol=1e-12)
+        total = (found["share"] * np.abs(found["accuracy"] - found["confidence"])).sum()
+        assert total == pytest.approx(ece(table["confidence"], right, weights=weights), abs=1e-12)
+        assert found["count"].sum() == 400
+        assert ((found["start"] < found["confidence"]) & (found["confidence"] <= found["end"])).all()
+        assert ((found["low"] <= found["accuracy"]) & (found["accuracy"] <= found["high"])).all()
+        if not weighted:
+            exact = binomtest(round(found["accuracy"][-1] * found["count"][-1]), int(found["count"][-1]))
+            interval = exact.proportion_ci(LEVEL, "exact")
+            assert (found["low"][-1], found["high"][-1]) == pytest.approx((interval.low, interval.high), abs=1e-9)
 
 
 def test_reliability_intervals_take_clusters_as_units():
@@ -257,17 +257,17 @@ def test_group_rows_are_the_estimates_of_the_largest_groups():
     ]
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-def test_the_order_of_rows_does_not_matter(weighted):
-    score, error, weights = rows(700, ties=True, weighted=weighted)
-    clusters, loss = None if weighted else np.arange(700) // 7, np.random.default_rng(1).random(700)
-    order = np.random.default_rng(2).permutation(700)
-    turned = [None if a is None else a[order] for a in (score, error, weights, clusters)]
-    assert_same(data.roc_points(score, error, weights, None, LEVEL), data.roc_points(*turned[:3], None, LEVEL))
-    assert_same(data.risk_points(score, error, weights, clusters, LEVEL), data.risk_points(*turned, LEVEL))
-    assert_same(data.oracle(loss, weights), data.oracle(loss[order], turned[2]))
-    assert_same(data.histogram(score, error), data.histogram(*turned[:2]))
-    assert_same(data.density(score, loss, 30), data.density(turned[0], loss[order], 30))
+def test_the_order_of_rows_does_not_matter():
+    for weighted in [False, True]:
+        score, error, weights = rows(700, ties=True, weighted=weighted)
+        clusters, loss = None if weighted else np.arange(700) // 7, np.random.default_rng(1).random(700)
+        order = np.random.default_rng(2).permutation(700)
+        turned = [None if a is None else a[order] for a in (score, error, weights, clusters)]
+        assert_same(data.roc_points(score, error, weights, None, LEVEL), data.roc_points(*turned[:3], None, LEVEL))
+        assert_same(data.risk_points(score, error, weights, clusters, LEVEL), data.risk_points(*turned, LEVEL))
+        assert_same(data.oracle(loss, weights), data.oracle(loss[order], turned[2]))
+        assert_same(data.histogram(score, error), data.histogram(*turned[:2]))
+        assert_same(data.density(score, loss, 30), data.density(turned[0], loss[order], 30))
 
 
 # ---- what is shown ---------------------------------------------------------------------------------------------

@@ -62,7 +62,7 @@ def test_predictions_list_the_scores_that_they_allow():
 
 
 def test_a_users_own_score_wins_and_is_checked():
-    # A users own score wins and is listed.
+    # A user's own score wins and is listed.
     pred = predictions(probs=FULL["probs"], scores={"entropy": [1, 2, 3], "mine": np.float32([0.5, 1, np.inf])})
     assert compute("entropy", pred).tolist() == [1.0, 2.0, 3.0]
     assert compute("mine", pred).dtype == np.float64
@@ -70,7 +70,7 @@ def test_a_users_own_score_wins_and_is_checked():
     assert available(pred)["entropy"] == available(pred)["mine"] == ("scores",)
     assert available(pred)["margin"] == ("probs",)
 
-    # A users own score is checked.
+    # A user's own score is checked.
     with pytest.raises(InputError, match=r'`scores\["mine"\]` has 1 NaN \(first at row 1\)'):
         compute("mine", predictions(scores={"mine": [0.0, np.nan]}))
 

@@ -11,8 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 from uqeval._check.rows import Float, Int, numeric, to_array
 from uqeval._errors import InputError
 
-__all__ = ["check_alpha", "check_labels", "check_logits", "check_members", "check_probs"]
-
 ROW_SUM_TOLERANCE = 1e-3  # real files are rounded: 2e-5 is normal, 0.98 is not
 
 

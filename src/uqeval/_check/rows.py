@@ -10,27 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from uqeval._errors import InputError, UQWarning, notify
 
-__all__ = [
-    "check_bits",
-    "check_choice",
-    "check_codes",
-    "check_lengths",
-    "check_level",
-    "check_loss",
-    "check_rows",
-    "check_seed",
-    "check_vector",
-    "check_weight_values",
-    "check_weights",
-    "drop_rows",
-    "nearest",
-    "numeric",
-    "omits",
-    "recode",
-    "to_array",
-    "without_nan",
-]
-
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 Bit = NDArray[np.uint8]
@@ -343,6 +322,13 @@ def check_choice(name: str, value: Any, choices: Sequence[str]) -> str:
         options = ", ".join(f'"{choice}"' for choice in choices)
         raise InputError(f"`{name}` must be one of {options}; it is {value!r}.")
     return str(value)
+
+
+def check_count(name: str, value: Any, least: int = 1, *, reason: str = "") -> int:
+    """An int that is large enough; `reason` says why so large."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise InputError(f"`{name}` must be an int ≥ {least}{reason}; it is {value!r}.")
+    return int(value)
 
 
 def check_seed(seed: int | np.random.Generator) -> np.random.Generator:

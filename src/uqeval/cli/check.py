@@ -23,8 +23,6 @@ from uqeval.decide.monitor import Check
 from uqeval.decide.rows import Target, find_target
 from uqeval.decide.threshold import Threshold, Thresholds
 
-__all__ = ["check", "print_check"]
-
 
 @o.with_columns
 def check(

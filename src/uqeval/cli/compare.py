@@ -19,8 +19,6 @@ from uqeval.cli.output import stdout, write_json
 from uqeval.cli.progress import bars
 from uqeval.evaluation.comparison import Comparison
 
-__all__ = ["compare", "print_comparison"]
-
 
 @o.with_columns
 @o.with_engine

@@ -12,8 +12,6 @@ from uqeval.cli import options as o
 from uqeval.cli.compare import print_comparison
 from uqeval.cli.output import print_evaluation, stdout, write_json
 
-__all__ = ["demo"]
-
 _METRICS = ["uq_auc", "uq_c_index", "aurc", "accuracy", "ece", "brier"]
 _COMPARED = ["entropy", "gap_to_certain", "mutual_information", "vote_entropy"]
 

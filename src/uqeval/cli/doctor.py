@@ -14,8 +14,6 @@ from uqeval import kernels
 from uqeval._result import to_json, versions
 from uqeval.cli.output import stdout, write_json
 
-__all__ = ["doctor"]
-
 _OPTIONAL = ("pyarrow", "narwhals", "pandas", "polars", "duckdb", "ibis-framework", "scikit-learn", "torch")
 # Engines for rows that do not fit in memory, and the package behind each.
 _ENGINES = {"local": None, "dask": "distributed", "spark": "pyspark"}

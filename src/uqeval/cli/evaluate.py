@@ -16,8 +16,6 @@ from uqeval.distributed.memory import usual_memory
 from uqeval.inputs.columns import Columns
 from uqeval.inputs.files import PredictionFiles
 
-__all__ = ["evaluate"]
-
 
 @o.with_columns
 @o.with_engine

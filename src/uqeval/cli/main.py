@@ -25,8 +25,6 @@ from uqeval.cli.power import power
 from uqeval.cli.reproduce_human import reproduce
 from uqeval.cli.threshold import threshold
 
-__all__ = ["app", "main"]
-
 app = typer.Typer(
     name="uqeval",
     help="Tell whether a classifier's uncertainty can be trusted, from nothing more than a test set.",

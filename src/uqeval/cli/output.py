@@ -14,8 +14,6 @@ from uqeval._files import write_whole
 from uqeval.distributed.bounds.files import Certain
 from uqeval.evaluation.result import Evaluation, Panel
 
-__all__ = ["print_bounds", "print_evaluation", "stderr", "stdout", "write_json"]
-
 _CELL = 26  # characters of a metric column: "0.0059 (0.0043–0.0082) *"
 
 

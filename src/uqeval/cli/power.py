@@ -15,8 +15,6 @@ from uqeval._result import to_json
 from uqeval.cli import options as o
 from uqeval.cli.output import stdout, write_json
 
-__all__ = ["power"]
-
 
 def power(
     pilot: Annotated[

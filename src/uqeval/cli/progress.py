@@ -16,8 +16,6 @@ from rich.text import Text
 from uqeval._check import Progress as Reporter
 from uqeval.cli.output import stderr
 
-__all__ = ["bars", "status_console"]
-
 
 def status_console(quiet: bool) -> Console:
     """Stderr, silent where nobody looks."""

@@ -18,8 +18,6 @@ from uqeval.cli.output import stdout, write_json
 from uqeval.cli.progress import status_console
 from uqeval.decide.threshold import Threshold, Thresholds
 
-__all__ = ["print_thresholds", "threshold"]
-
 
 @o.with_columns
 def threshold(

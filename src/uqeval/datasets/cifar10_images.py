@@ -6,29 +6,21 @@ import hashlib
 import io
 import re
 import tarfile
-import zipfile
-import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from uqeval._check import Int
+from uqeval._check import Int, check_choice
 from uqeval._errors import InputError, MissingExtra
-from uqeval.datasets.fetch import Remote, Source, fetch, lookup
-
-__all__ = ["CLASSES", "cifar10_images", "cifar10_test_labels"]
+from uqeval.datasets.fetch import Source, fetch, lookup, published
+from uqeval.datasets.reading import arrays_of, lacking, table_of
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 Images = NDArray[np.uint8]
 
-_BINARY = Remote(
-    "cifar10h/cifar-10-binary.tar.gz",
-    "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
-    "md5:c32a1d4ab5d03f1284b67883e8d87530",
-)
 _BATCHES = {"test": ["test_batch.bin"], "train": [f"data_batch_{k}.bin" for k in range(1, 6)]}
 _ROW = 1 + 3 * 32 * 32  # a label, then the red, green and blue planes
 # Of the 10,000 test labels as uint8, in the order of the original files.
@@ -63,8 +55,7 @@ def cifar10_images(split: str = "test", *, source: Any = None, data: Source | No
     >>> images.shape, labels.tolist()
     ((10, 32, 32, 3), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
     """
-    if split not in _BATCHES:
-        raise InputError(f'`split` must be "test" or "train"; it is {split!r}.')
+    check_choice("split", split, tuple(_BATCHES))
     if source is None:
         images, labels = _default(split, data)
     elif isinstance(source, str | Path) or hasattr(source, "__fspath__"):
@@ -81,7 +72,7 @@ def cifar10_test_labels(data: Source | None = None, labels: ArrayLike | None = N
     packed = lookup("cifar10h/cifar10_test_jpeg.npz", data)
     if packed is None:
         return cifar10_images("test", data=data)[1]
-    (found,) = _arrays(packed, "y")
+    (found,) = arrays_of(packed, "y")
     return _standard(_whole(found, packed))
 
 
@@ -107,14 +98,11 @@ def _standard(labels: Int) -> Int:
 
 
 def _default(split: str, data: Source | None) -> tuple[Images, Int]:
-    for name, read in (
-        (f"cifar10h/cifar10_{split}_jpeg.npz", _from_npz),
-        ("cifar10h/cifar-10-batches-bin", lambda path: _from_bins(path, split)),
-    ):
-        found = lookup(name, data)
-        if found is not None:
-            return read(found)
-    return _from_tar(fetch(_BINARY, data), split)
+    if packed := lookup(f"cifar10h/cifar10_{split}_jpeg.npz", data):
+        return _from_npz(packed)
+    if bins := lookup("cifar10h/cifar-10-batches-bin", data):
+        return _from_bins(bins, split)
+    return _from_tar(fetch(published("cifar10h/cifar-10-binary.tar.gz"), data), split)
 
 
 def _from_path(path: Path, split: str) -> tuple[Images, Int]:
@@ -126,7 +114,7 @@ def _from_path(path: Path, split: str) -> tuple[Images, Int]:
         return _from_tar(path, split)
     readers: dict[str, Callable[[Path], tuple[Images, Int]]] = {
         ".npz": _from_npz,
-        ".bin": lambda file: _unpack([file.read_bytes()], str(file)),
+        ".bin": lambda file: _unpack({file.name: file.read_bytes()}, [file.name], file),
         ".parquet": lambda file: _from_parquet([file]),
     }
     if path.suffix not in readers:
@@ -158,32 +146,12 @@ def _from_folder(folder: Path, split: str) -> tuple[Images, Int]:
 
 
 def _from_npz(path: Path) -> tuple[Images, Int]:
-    data, ends, labels = _arrays(path, "data", "off", "y")
+    data, ends, labels = arrays_of(path, "data", "off", "y")
     ends, labels = _whole(ends, path), _whole(labels, path)
     if data.ndim != 1 or len(ends) != len(labels) + 1 or ends[-1] != len(data):
         raise InputError(f"{str(path)!r} is not whole: `off` does not fit `data` and `y`.")
     parts = (data[ends[k] : ends[k + 1]].tobytes() for k in range(len(labels)))
     return _stack(parts, len(labels)), labels
-
-
-def _arrays(path: Path, *names: str) -> list[NDArray[Any]]:
-    """These arrays of an archive; whatever the readers raise for a broken one is one line that names it."""
-    try:
-        # Opened here, because np.load leaves its own file open where the archive is broken.
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
-            if not isinstance(arrays, np.lib.npyio.NpzFile):
-                raise InputError(f"{str(path)!r} must be an archive of the arrays {', '.join(names)}.")
-            missing = [name for name in names if name not in arrays.files]
-            if missing:
-                raise InputError(
-                    f"{str(path)!r} must hold {', '.join(names)}; it lacks {', '.join(missing)} and has "
-                    f"{sorted(arrays.files)}."
-                )
-            return [arrays[name] for name in names]
-    except InputError:
-        raise
-    except (OSError, ValueError, EOFError, KeyError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
-        raise InputError(f"{str(path)!r} is not a whole .npz file: {error}. Remove it and get it again.") from None
 
 
 def _whole(values: NDArray[Any], path: Path) -> Int:
@@ -195,10 +163,7 @@ def _whole(values: NDArray[Any], path: Path) -> Int:
 
 
 def _from_bins(folder: Path, split: str) -> tuple[Images, Int]:
-    missing = [name for name in _BATCHES[split] if not (folder / name).exists()]
-    if missing:
-        raise InputError(f"{str(folder)!r} lacks {', '.join(missing)}.")
-    return _unpack([(folder / name).read_bytes() for name in _BATCHES[split]], str(folder))
+    return _unpack({path.name: path.read_bytes() for path in folder.glob("*.bin")}, _BATCHES[split], folder)
 
 
 def _from_tar(path: Path, split: str) -> tuple[Images, Int]:
@@ -212,34 +177,25 @@ def _from_tar(path: Path, split: str) -> tuple[Images, Int]:
                     wanted[name] = stream.read() if stream is not None else b""
     except (tarfile.TarError, EOFError, OSError) as error:
         raise InputError(f"{str(path)!r} is not a whole tar file: {error}") from None
-    missing = [name for name in _BATCHES[split] if name not in wanted]
-    if missing:
-        raise InputError(
-            f"{str(path)!r} lacks {', '.join(missing)}: it is not the binary version (cifar-10-binary.tar.gz)."
-        )
-    return _unpack([wanted[name] for name in _BATCHES[split]], str(path))
+    return _unpack(wanted, _BATCHES[split], path)
 
 
-def _unpack(parts: list[bytes], where: str) -> tuple[Images, Int]:
-    raw = np.frombuffer(b"".join(parts), dtype=np.uint8)
+def _unpack(batches: Mapping[str, bytes], names: Sequence[str], where: Path) -> tuple[Images, Int]:
+    if missing := lacking(names, batches):
+        raise InputError(f"{str(where)!r} lacks {missing} of the binary version (cifar-10-binary.tar.gz).")
+    raw = np.frombuffer(b"".join(batches[name] for name in names), dtype=np.uint8)
     if not len(raw) or len(raw) % _ROW:
-        raise InputError(f"{where!r} is not whole: {len(raw)} bytes are not a multiple of {_ROW}.")
+        raise InputError(f"{str(where)!r} is not whole: {len(raw)} bytes are not a multiple of {_ROW}.")
     rows = raw.reshape(-1, _ROW)
     images = np.ascontiguousarray(rows[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
     return images, rows[:, 0].astype(np.int64)
 
 
 def _from_parquet(paths: list[Path]) -> tuple[Images, Int]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     images: list[bytes] = []
     labels: list[int] = []
     for path in paths:
-        try:
-            table = pq.read_table(path)
-        except (pa.ArrowInvalid, OSError) as error:
-            raise InputError(f"{str(path)!r} is not a whole parquet file: {error}") from None
+        table = table_of(path, "parquet", ())
         column = next((name for name in ("img", "image") if name in table.column_names), None)
         if column is None or "label" not in table.column_names:
             raise InputError(f"{str(path)!r} must have the columns img and label; it has {table.column_names}.")
@@ -264,32 +220,30 @@ def _from_object(source: Any) -> tuple[Images, Int]:
         return source.data, np.asarray(source.targets, dtype=np.int64)
     if not hasattr(source, "__len__") or not hasattr(source, "__getitem__"):
         raise InputError(f"`source` is a {type(source).__name__}; give {_FORMS}.")
-    images = np.empty((len(source), 32, 32, 3), dtype=np.uint8)
     labels = np.empty(len(source), dtype=np.int64)
-    for k in range(len(source)):
-        row = source[k]
-        if isinstance(row, Mapping):
-            image, label = row.get("img", row.get("image")), row.get("label")
-        else:
-            image, label = row
-        if isinstance(image, Mapping):  # a Hugging Face image that is not decoded
-            image = _decode(image["bytes"])
-        pixels = np.asarray(image)
-        if pixels.dtype != np.uint8 or pixels.shape != (32, 32, 3) or label is None:
-            raise InputError(
-                f"`source` must give 32×32 RGB images of uint8 with a label; row {k} gives {pixels.shape} of "
-                f"{pixels.dtype}, label {label!r}. Leave out transforms."
-            )
-        images[k], labels[k] = pixels, label
-    return images, labels
+
+    def images() -> Iterator[Any]:
+        for k in range(len(source)):
+            row = source[k]
+            image, label = (row.get("img", row.get("image")), row.get("label")) if isinstance(row, Mapping) else row
+            if label is None:
+                raise InputError(f"`source` must give a label with each image; row {k} has none.")
+            labels[k] = label
+            yield image["bytes"] if isinstance(image, Mapping) else image  # of Hugging Face, and not decoded
+
+    return _stack(images(), len(source)), labels
 
 
-def _stack(parts: Iterable[bytes], n: int) -> Images:
+def _stack(parts: Iterable[Any], n: int) -> Images:
+    """Images as they are, or as the bytes of their files."""
     images = np.empty((n, 32, 32, 3), dtype=np.uint8)
     for k, part in enumerate(parts):
-        pixels = _decode(part)
-        if pixels.shape != (32, 32, 3):
-            raise InputError(f"`source` must give 32×32 RGB images; image {k} is {pixels.shape}.")
+        pixels = _decode(part) if isinstance(part, bytes) else np.asarray(part)
+        if pixels.dtype != np.uint8 or pixels.shape != (32, 32, 3):
+            raise InputError(
+                f"`source` must give 32×32 RGB images of uint8; image {k} is {pixels.shape} of {pixels.dtype}. "
+                "Leave out transforms."
+            )
         images[k] = pixels
     return images
 

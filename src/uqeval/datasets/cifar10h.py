@@ -13,26 +13,12 @@ from numpy.typing import ArrayLike
 from uqeval._check import Float, Int
 from uqeval._errors import InputError, notify
 from uqeval.datasets.cifar10_images import CLASSES, cifar10_test_labels
-from uqeval.datasets.fetch import Remote, Source, fetch, lookup
+from uqeval.datasets.fetch import Source, fetch, lookup, published
+from uqeval.datasets.reading import table_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["CIFAR10H", "cifar10h"]
-
-_ORIGIN = "https://raw.githubusercontent.com/jcpeterson/cifar-10h/master/data/"
-_COUNTS = Remote(
-    "cifar10h/cifar10h-counts.npy",
-    _ORIGIN + "cifar10h-counts.npy",
-    "sha256:9b36b4550349af56c79083356312eb4af856cc5fd3caf1f669d40b9d0bbb69ff",
-)
-_PROBS = Remote(
-    "cifar10h/cifar10h-probs.npy",
-    _ORIGIN + "cifar10h-probs.npy",
-    "sha256:436ae98620e00073f9d08585ac870573b588853e7af9f54eb1647408114af77d",
-)
-# No hash: the tallies are compared with the counts.
-_RAW = Remote("cifar10h/cifar10h-raw.zip", _ORIGIN + "cifar10h-raw.zip", None)
 _COLUMNS = ("annotator_id", "is_attn_check", "chosen_label", "cifar10_test_test_idx")
 
 
@@ -82,18 +68,18 @@ def cifar10h(data: Source | None = None, *, labels: ArrayLike | None = None) -> 
         ...
     uqeval._errors.InputError: `data` must be a folder with the files; 'no such folder' is none.
     """
-    counts = np.load(fetch(_COUNTS, data), allow_pickle=False).astype(np.int64)
-    probs = np.load(fetch(_PROBS, data), allow_pickle=False).astype(np.float64)
+    paths = (fetch(published(f"cifar10h/cifar10h-{part}.npy"), data) for part in ("counts", "probs"))
+    counts, probs = (np.load(path, allow_pickle=False) for path in paths)
     y = cifar10_test_labels(data, labels)
     # The hashes fix the order of both; this would catch a mistake in them.
     agree = float((counts.argmax(axis=1) == y).mean())
     if agree <= 0.95:
         raise InputError(f"The labels agree with the human majority on {agree:.1%} of the images: rows are mixed up.")
-    return CIFAR10H(counts, probs, y, CLASSES, data)
+    return CIFAR10H(counts.astype(np.int64), probs.astype(np.float64), y, CLASSES, data)
 
 
 def _annotations(counts: Int, data: Source | None) -> pa.Table:
-    path = lookup("cifar10h/cifar10h-raw.csv", data) or fetch(_RAW, data)
+    path = lookup("cifar10h/cifar10h-raw.csv", data) or fetch(published("cifar10h/cifar10h-raw.zip"), data)
     if path.suffix == ".csv":
         with path.open("rb") as stream:
             table = _votes(stream, path)
@@ -112,17 +98,9 @@ def _annotations(counts: Int, data: Source | None) -> pa.Table:
 
 
 def _votes(stream: IO[bytes], path: Path) -> pa.Table:
-    import pyarrow as pa
     import pyarrow.compute as pc
-    from pyarrow import csv
 
-    try:
-        table = csv.read_csv(stream)
-    except pa.ArrowInvalid as error:
-        raise InputError(f"{str(path)!r} is not a whole CSV file: {error}") from None
-    missing = [name for name in _COLUMNS if name not in table.column_names]
-    if missing:
-        raise InputError(f"{str(path)!r} lacks the columns {', '.join(missing)}; it has {table.column_names}.")
+    table = table_of(path, "CSV", _COLUMNS, stream)
     return table.filter(pc.equal(table["is_attn_check"], 0))
 
 

@@ -5,15 +5,15 @@ NumPy only, on votes in long form; nothing of size raters × questions is ever m
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from uqeval._check import Float, Int
 from uqeval._errors import InputError, notify
-
-__all__ = ["DawidSkene", "dawid_skene"]
 
 _TINY = 1e-300  # a probability of 0 in a logarithm
 
@@ -100,14 +100,13 @@ def dawid_skene(
     >>> found.confusion[3].round(2).tolist()
     [[0.0, 1.0], [1.0, 0.0]]
     """
-    rater, question, answer, times, shape = _long(votes, raters, questions, answers)
-    start = _meaning(meaning, shape[2])
-    group = _groups(groups, shape[1])
+    cast = _cast(votes, {"raters": raters, "questions": questions, "answers": answers})
+    start, group = _meaning(meaning, cast.answers), _groups(groups, cast.questions)
     if not smoothing >= 0:
         raise InputError(f"`smoothing` must be 0 or more; it is {smoothing!r}.")
     if not (max_iter >= 1 and tol > 0):
         raise InputError(f"`max_iter` must be at least 1 and `tol` positive; they are {max_iter!r} and {tol!r}.")
-    found = _em(rater, question, answer, times, shape, start, group, float(smoothing), int(max_iter), float(tol))
+    found = _em(cast, start, group, float(smoothing), int(max_iter), float(tol))
     if groups is None:
         found = replace(found, prior=found.prior[0])
     if not found.converged:
@@ -115,19 +114,20 @@ def dawid_skene(
     return found
 
 
-def _em(
-    rater: Int,
-    question: Int,
-    answer: Int,
-    times: Float | None,
-    shape: tuple[int, int, int],
-    start: Float,
-    group: Int,
-    smoothing: float,
-    max_iter: int,
-    tol: float,
-) -> DawidSkene:
-    n_raters, n, n_answers = shape
+class _Votes(NamedTuple):
+    """Rater, question and answer of each vote, how often it was given (None: once), and how many there are of each."""
+
+    rater: Int
+    question: Int
+    answer: Int
+    times: Float | None
+    raters: int
+    questions: int
+    answers: int
+
+
+def _em(cast: _Votes, start: Float, group: Int, smoothing: float, max_iter: int, tol: float) -> DawidSkene:
+    rater, question, answer, times, n_raters, n, n_answers = cast
     n_classes, n_groups = start.shape[1], int(group.max()) + 1
     cell = rater * n_answers + answer
 
@@ -164,22 +164,18 @@ def _em(
 
 
 def _sum(index: Int, values: Float, times: Float | None, size: int) -> Float:
-    total: Float = np.bincount(index, values if times is None else values * times, minlength=size).astype(np.float64)
-    return total
+    return np.bincount(index, values if times is None else values * times, minlength=size).astype(np.float64)
 
 
 def _normalised(weights: Float, otherwise: Float) -> Float:
     """Sums to 1 along the last axis; where there is no weight at all, the shares of `otherwise`."""
     total = weights.sum(axis=-1, keepdims=True)
     shares = np.broadcast_to(otherwise / otherwise.sum(), weights.shape)
-    result: Float = np.where(total > 0, weights / np.where(total > 0, total, 1.0), shares)
-    return result
+    return np.where(total > 0, weights / np.where(total > 0, total, 1.0), shares)
 
 
-def _long(
-    votes: ArrayLike, raters: int | None, questions: int | None, answers: int | None
-) -> tuple[Int, Int, Int, Float | None, tuple[int, int, int]]:
-    """Rater, question and answer of each vote, how often it was given (None: once), and how many there are of each."""
+def _cast(votes: ArrayLike, numbers: dict[str, int | None]) -> _Votes:
+    """The votes in long form; `numbers` says how many there are of each, where that is known."""
     table = np.asarray(votes)
     if table.size == 0 or not (table.ndim == 3 or (table.ndim == 2 and table.shape[1] == 3)):
         raise InputError(
@@ -190,7 +186,12 @@ def _long(
         raise InputError(f"`votes` must be numbers; its dtype is {table.dtype}.")
     times: Float | None = None
     if table.ndim == 3:
-        rows, times = _nonzero(table)
+        rows, counts = long_form(table)
+        if not len(counts):
+            raise InputError("`votes` has no vote: all counts are 0.")
+        if not (np.isfinite(counts).all() and (counts > 0).all()):
+            raise InputError("`votes` as a table must hold counts: finite, 0 or more.")
+        times = None if (counts == 1).all() else counts
         least = table.shape
     else:
         if not (table >= 0).all() or (table.dtype.kind == "f" and (table != np.floor(table)).any()):
@@ -198,27 +199,25 @@ def _long(
         rows = table.astype(np.int64)
         least = tuple(int(k) + 1 for k in rows.max(axis=0))
     sizes = []
-    for name, given, seen in zip(("raters", "questions", "answers"), (raters, questions, answers), least, strict=True):
+    for (name, given), seen in zip(numbers.items(), least, strict=True):
         if given is not None and (given < seen or (table.ndim == 3 and given != seen)):
             raise InputError(f"`{name}` is {given!r}, but `votes` has {seen}.")
         sizes.append(int(seen if given is None else given))
-    columns = np.ascontiguousarray(rows.T)
-    return columns[0], columns[1], columns[2], times, (sizes[0], sizes[1], sizes[2])
+    rater, question, answer = np.ascontiguousarray(rows.T)
+    return _Votes(rater, question, answer, times, *sizes)
 
 
-def _nonzero(table: NDArray[np.generic]) -> tuple[Int, Float | None]:
-    """The cells with votes, rater by rater: a large table may be memory-mapped."""
+def long_form(table: Iterable[NDArray[Any]]) -> tuple[Int, Float]:
+    """Rows of (rater, question, answer) for the cells with votes, and their counts.
+
+    Rater by rater: a large table may be memory-mapped, or be read part by part.
+    """
     rows, counts = [], []
     for r, part in enumerate(table):
         q, a = np.nonzero(part)
         rows.append(np.stack([np.full(len(q), r), q, a], axis=1))
         counts.append(np.asarray(part[q, a], dtype=np.float64))
-    times = np.concatenate(counts)
-    if not len(times):
-        raise InputError("`votes` has no vote: all counts are 0.")
-    if not (np.isfinite(times).all() and (times > 0).all()):
-        raise InputError("`votes` as a table must hold counts: finite, 0 or more.")
-    return np.concatenate(rows), None if (times == 1).all() else times
+    return np.concatenate(rows).astype(np.int64, copy=False), np.concatenate(counts)
 
 
 def _meaning(meaning: ArrayLike | None, answers: int) -> Float:

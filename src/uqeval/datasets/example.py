@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from uqeval.inputs import Predictions, read_predictions
 
-__all__ = ["example"]
-
 
 def example() -> Predictions:
     """Predictions of a deep ensemble for 1,547 digits after training on 250; groups by stroke width.

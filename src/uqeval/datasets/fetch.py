@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import os
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from uqeval._errors import InputError, MissingExtra
-
-__all__ = ["Remote", "Source", "fetch", "folder_of", "lookup", "verify"]
 
 Source = str | os.PathLike[str]
 
@@ -34,6 +34,12 @@ class Remote:
     @property
     def file(self) -> str:
         return PurePosixPath(self.name).name
+
+
+def published(name: str) -> Remote:
+    """One of the files in `sources.toml`."""
+    listed = tomllib.loads((files("uqeval.datasets") / "sources.toml").read_text(encoding="utf-8"))[name]
+    return Remote(name, listed["url"], listed.get("hash"))
 
 
 def folder_of(data: Source | None) -> Path | None:

@@ -18,29 +18,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from uqeval._check import Float, Int
 from uqeval._errors import InputError
-from uqeval.datasets.fetch import Remote, Source, fetch
-
-__all__ = ["ImageNetReal", "imagenet_real"]
+from uqeval.datasets.dawid_skene import long_form
+from uqeval.datasets.fetch import Source, fetch, published
+from uqeval.datasets.reading import arrays_of
 
 Mask = NDArray[np.bool_]
 Names = NDArray[np.str_]
 
-_ORIGIN = "https://raw.githubusercontent.com/google-research/reassessed-imagenet/master/"
-_REAL = Remote(
-    "imagenet_real/real.json",
-    _ORIGIN + "real.json",
-    "sha256:d83e9bff374c631aae8439eb064c7019acc56e1b3bc3f56b8380c2a710b0220b",
-)
-_SCORES = Remote(
-    "imagenet_real/scores.npz",
-    _ORIGIN + "scores.npz",
-    "sha256:c4b558569f3da12945c57684294f439214a9cb7919b0ae5b44432bd077d03b79",
-)
-_RATERS = Remote(
-    "imagenet_real/raters.npz",
-    _ORIGIN + "raters.npz",
-    "sha256:d3ffe8082e4e61e9716cbc93a7a4e877e3b1d1240032a176e797b43f19107ec8",
-)
 _IMAGES = 50_000
 
 
@@ -103,7 +87,7 @@ class ImageNetReal:
         return dense
 
     def prob_of(self, rows: ArrayLike, classes: ArrayLike) -> Float:
-        """The probability of one class for each row; φ is 1 minus that of the predicted class."""
+        """The probability of one class for each row; the chance of error φ is 1 minus that of the predicted class."""
         wanted, asked = self._rows(rows), np.asarray(classes, dtype=np.int64)
         if asked.shape != wanted.shape:
             raise InputError(f"`classes` must have one class for each of the {len(wanted)} rows; it is {asked.shape}.")
@@ -117,7 +101,7 @@ class ImageNetReal:
 
         A question is a row of `pairs`; answers are 0 no, 1 maybe, 2 yes. Read from raters.npz rater by rater.
         """
-        return _votes(fetch(_RATERS, self.data), len(self.scores))
+        return _votes(fetch(published("imagenet_real/raters.npz"), self.data), len(self.scores))
 
     def _rows(self, rows: ArrayLike) -> Int:
         wanted = np.atleast_1d(np.asarray(rows))
@@ -161,11 +145,10 @@ def imagenet_real(data: Source | None = None) -> ImageNetReal:
         ...
     uqeval._errors.InputError: `data` must be a folder with the files; 'no such folder' is none.
     """
-    valid = _valid(fetch(_REAL, data))
-    with np.load(fetch(_SCORES, data), allow_pickle=False) as arrays:
-        scores, info = arrays["tensor"].astype(np.float64), arrays["info"]
+    valid = _valid(fetch(published("imagenet_real/real.json"), data))
+    scores, info = arrays_of(fetch(published("imagenet_real/scores.npz"), data), "tensor", "info")
     pairs = np.stack([_numbers(info[:, 0]), info[:, 1].astype(np.int64)], axis=1)
-    return _assemble(valid, pairs, scores, data)
+    return _assemble(valid, pairs, scores.astype(np.float64), data)
 
 
 def _assemble(
@@ -176,11 +159,10 @@ def _assemble(
     rated[pairs[:, 0]] = True
     accepted = np.array([len(labels) > 0 for labels in valid])
     # One label for certain where nobody was asked (equal shares, were there several).
-    sure = [(k, label, 1.0) for k in np.flatnonzero(~rated & accepted) for label in sorted(valid[k])]
+    sure = [(k, label) for k in np.flatnonzero(~rated & accepted) for label in sorted(valid[k])]
     asked = accepted[pairs[:, 0]]
-    image = np.concatenate([pairs[asked, 0], np.array([k for k, _, _ in sure], dtype=np.int64)])
-    label = np.concatenate([pairs[asked, 1], np.array([k for _, k, _ in sure], dtype=np.int64)])
-    weight = np.concatenate([scores[asked], np.array([w for _, _, w in sure])])
+    image, label = np.concatenate([pairs[asked], np.array(sure, dtype=np.int64).reshape(-1, 2)]).T
+    weight = np.concatenate([scores[asked], np.ones(len(sure))])
     order = np.lexsort((label, image))
     image, label, weight = image[order], label[order], weight[order]
     weight /= np.bincount(image, weight, minlength=n)[image]
@@ -211,10 +193,6 @@ def _votes(path: Path, questions: int) -> Int:
             raise InputError(
                 f"{str(path)!r} must hold {questions} questions with 3 answers; it is {(raters, n, answers)}."
             )
-        found = []
         size = n * answers * dtype.itemsize
-        for rater in range(raters):
-            part = np.frombuffer(stream.read(size), dtype=dtype).reshape(n, answers)
-            question, answer = np.nonzero(part)
-            found.append(np.stack([np.full(len(question), rater), question, answer], axis=1))
-    return np.concatenate(found).astype(np.int64)
+        parts = (np.frombuffer(stream.read(size), dtype=dtype).reshape(n, answers) for _ in range(raters))
+        return long_form(parts)[0]

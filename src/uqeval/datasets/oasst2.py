@@ -8,8 +8,10 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib.resources import files
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -17,29 +19,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from uqeval._check import Float, Int, check_seed
+from uqeval._check import Float, Int, check_choice, check_count, check_seed
 from uqeval._errors import InputError
-from uqeval.datasets.fetch import Remote, fetch, lookup
-
-__all__ = ["CATEGORIES", "OASST2", "POSITIVE", "oasst2", "oasst2_sample"]
+from uqeval.datasets.fetch import fetch, lookup, published
+from uqeval.datasets.reading import table_of
 
 #: The 15 categories, as Open-Assistant's data schema names them.
 CATEGORIES = (
-    "spam",
-    "fails_task",
-    "lang_mismatch",
-    "pii",
-    "not_appropriate",
-    "hate_speech",
-    "sexual_content",
-    "moral_judgement",
-    "political_content",
-    "quality",
-    "toxicity",
-    "humor",
-    "helpfulness",
-    "creativity",
-    "violence",
+    *("spam", "fails_task", "lang_mismatch", "pii", "not_appropriate", "hate_speech", "sexual_content"),
+    *("moral_judgement", "political_content", "quality", "toxicity", "humor", "helpfulness", "creativity", "violence"),
 )
 POSITIVE = ("quality", "humor", "helpfulness", "creativity")
 Names = NDArray[np.str_]
@@ -106,16 +94,9 @@ class OASST2:
 
     def take(self, rows: Int) -> OASST2:
         """Some messages."""
-        return replace(
-            self,
-            texts=tuple(self.texts[k] for k in rows),
-            languages=self.languages[rows],
-            soft_labels=self.soft_labels[rows],
-            votes=self.votes[rows],
-            values=self.values[rows],
-            counts=self.counts[rows],
-            message_ids=tuple(self.message_ids[k] for k in rows),
-        )
+        texts, ids = (tuple(column[k] for k in rows) for column in (self.texts, self.message_ids))
+        arrays = ("languages", "soft_labels", "votes", "values", "counts")
+        return replace(self, texts=texts, message_ids=ids, **{name: getattr(self, name)[rows] for name in arrays})
 
 
 def oasst2(
@@ -155,8 +136,7 @@ def oasst2(
     >>> found.soft_labels.tolist()  # 3 votes for quality, 1 for toxicity
     [[0.25, 0.75]]
     """
-    if split not in ("validation", "train"):
-        raise InputError(f'`split` must be "validation" or "train"; it is {split!r}.')
+    check_choice("split", split, ("validation", "train"))
     chosen = tuple(positive)
     unknown = [name for name in chosen if name not in CATEGORIES]
     if unknown or not 0 < len(set(chosen)) < len(CATEGORIES):
@@ -166,34 +146,31 @@ def oasst2(
 
 
 def _collect(messages: Iterable[Mapping[str, Any]], positive: tuple[str, ...]) -> OASST2:
-    texts, languages, ids = [], [], []
-    values, counts = [], []
-    left = {"deleted": 0, "without text": 0, "without votes": 0}
-    sign = np.array([name in positive for name in CATEGORIES])
+    rows, left = [], {"deleted": 0, "without text": 0, "without votes": 0}
     for k, message in enumerate(messages):
         if message.get("deleted"):
             left["deleted"] += 1
-            continue
-        if not message.get("text"):
+        elif not message.get("text"):
             left["without text"] += 1
-            continue
-        value, count = _judged(message.get("labels"), k)
-        if not np.nansum(value * count) > 0:
-            left["without votes"] += 1
-            continue
-        texts.append(str(message["text"]))
-        languages.append(str(message.get("lang") or ""))
-        ids.append(str(message.get("message_id")))
-        values.append(value)
-        counts.append(count)
-    if not texts:
+        else:
+            value, count = _judged(message.get("labels"), k)
+            if np.nansum(value * count) > 0:
+                names = (
+                    str(entry) for entry in (message["text"], message.get("lang") or "", message.get("message_id"))
+                )
+                rows.append((*names, value, count))
+            else:
+                left["without votes"] += 1
+    if not rows:
         raise InputError(f"`data` has no message with votes; left out: {left}.")
+    texts, languages, ids, values, counts = zip(*rows, strict=True)
+    sign = np.array([name in positive for name in CATEGORIES])
     mean, n = np.array(values), np.array(counts)
     weight = np.nan_to_num(mean) * n
     total = weight.sum(axis=1)
     share = weight[:, sign].sum(axis=1) / total
     soft = np.stack([1 - share, share], axis=1)
-    return OASST2(tuple(texts), np.array(languages), soft, total, mean, n, tuple(ids), positive, left)
+    return OASST2(texts, np.array(languages), soft, total, mean, n, ids, positive, left)
 
 
 def _judged(labels: Any, row: int) -> tuple[Float, Int]:
@@ -228,7 +205,7 @@ def _messages(data: Any, split: str) -> Iterator[Mapping[str, Any]]:
     if data is None:
         home = lookup("oasst2")
         files = _files(home, split) if home is not None else []
-        yield from _read(files or [fetch(_remote(split))])
+        yield from _read(files or [fetch(published(f"oasst2/{split}.parquet"))])
     elif isinstance(data, str | os.PathLike):
         path = Path(data).expanduser()
         if not path.exists():
@@ -248,12 +225,6 @@ def _messages(data: Any, split: str) -> Iterator[Mapping[str, Any]]:
         raise InputError(f"`data` must be a path, a loaded dataset or a list of dicts; it is a {type(data).__name__}.")
 
 
-def _remote(split: str) -> Remote:
-    # The hub's own conversion to parquet has this address for every dataset.
-    origin = "https://huggingface.co/datasets/OpenAssistant/oasst2/resolve/refs%2Fconvert%2Fparquet/default"
-    return Remote(f"oasst2/{split}.parquet", f"{origin}/{split}/0000.parquet", None)
-
-
 def _files(folder: Path, split: str) -> list[Path]:
     """The parts of a split: all of one kind, in one place, so that no message comes twice."""
     for home in (folder / "oasst2", folder):
@@ -269,27 +240,14 @@ def _files(folder: Path, split: str) -> list[Path]:
 def _read(files: list[Path]) -> Iterator[Mapping[str, Any]]:
     for path in files:
         if path.suffix == ".parquet":
-            yield from _read_parquet(path)
+            table = table_of(path, "parquet", _COLUMNS)
+            kept = table.select([name for name in (*_COLUMNS, "deleted") if name in table.column_names])
+            for batch in kept.to_batches(max_chunksize=1000):
+                yield from batch.to_pylist()
         elif path.name.endswith((".jsonl", ".jsonl.gz")):
             yield from _checked(_read_lines(path), str(path))
         else:
             raise InputError(f"`data` {str(path)!r} must end in .parquet, .jsonl or .jsonl.gz.")
-
-
-def _read_parquet(path: Path) -> Iterator[Mapping[str, Any]]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        names = pq.read_schema(path).names
-        missing = [name for name in _COLUMNS if name not in names]
-        if missing:
-            raise InputError(f"{str(path)!r} lacks the columns {', '.join(missing)}; it has {names}.")
-        table = pq.read_table(path, columns=[name for name in (*_COLUMNS, "deleted") if name in names])
-    except (pa.ArrowInvalid, OSError) as error:
-        raise InputError(f"{str(path)!r} is not a whole parquet file: {error}. Remove it and get it again.") from None
-    for batch in table.to_batches(max_chunksize=1000):
-        yield from batch.to_pylist()
 
 
 def _read_lines(path: Path) -> Iterator[Mapping[str, Any]]:
@@ -315,35 +273,6 @@ def _checked(messages: Iterable[Any], where: str = "`data`") -> Iterator[Mapping
 
 # ---- generated messages ---------------------------------------------------------------------------------------
 
-_GOOD = {
-    "en": (
-        "Thank you, this is a clear and helpful answer.",
-        "Here is a simple recipe, step by step.",
-        "What a kind idea!",
-    ),
-    "de": (
-        "Danke, das ist eine klare und hilfreiche Antwort.",
-        "Hier ist ein einfaches Rezept.",
-        "Was für eine gute Idee!",
-    ),
-    "es": ("Gracias, es una respuesta clara y útil.", "Aquí tienes una receta sencilla.", "¡Qué buena idea!"),
-    "fr": ("Merci, cette réponse est claire et utile.", "Voici une recette simple.", "Quelle bonne idée !"),
-}
-_BAD = {
-    "en": ("Buy now!!! Cheap pills, click this link.", "You are stupid and I hate you.", "I will not answer that."),
-    "de": (
-        "Jetzt kaufen!!! Billige Pillen, klick hier.",
-        "Du bist dumm und ich hasse dich.",
-        "Darauf antworte ich nicht.",
-    ),
-    "es": ("¡Compra ya! Pastillas baratas, haz clic.", "Eres tonto y te odio.", "No voy a responder a eso."),
-    "fr": (
-        "Achetez vite ! Pilules pas chères, cliquez.",
-        "Tu es bête et je te déteste.",
-        "Je ne répondrai pas à cela.",
-    ),
-}
-
 
 def oasst2_sample(
     n: int = 300, *, seed: int | np.random.Generator = 0, languages: Sequence[str] = ("en", "de", "es", "fr")
@@ -358,21 +287,26 @@ def oasst2_sample(
     >>> sample
     OASST2(generated: 100 messages in 4 languages, 62% positive; left out: none)
     """
-    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
-        raise InputError(f"`n` must be an int ≥ 1; it is {n!r}.")
-    if not languages or any(tag not in _GOOD for tag in languages):
-        raise InputError(f"`languages` must be some of {', '.join(_GOOD)}; it is {languages!r}.")
+    check_count("n", n)
+    written = _sentences()["good"]
+    if not languages or any(tag not in written for tag in languages):
+        raise InputError(f"`languages` must be some of {', '.join(written)}; it is {languages!r}.")
     return replace(_collect(_sample_rows(int(n), seed, tuple(languages)), POSITIVE), generated=True)
+
+
+def _sentences() -> dict[str, dict[str, list[str]]]:
+    return tomllib.loads((files("uqeval.datasets") / "oasst2_sample.toml").read_text(encoding="utf-8"))
 
 
 def _sample_rows(n: int, seed: int | np.random.Generator, languages: Sequence[str]) -> list[dict[str, Any]]:
     """Rows with the columns of the Hugging Face parquet file."""
-    rng = check_seed(seed)
-    rows: list[dict[str, Any]] = []
+    rng, sentences, rows = check_seed(seed), _sentences(), []
     for k in range(n):
         tag = languages[int(rng.integers(len(languages)))]
         good = rng.beta(0.8, 0.6)
-        parts = [str(rng.choice((_GOOD if rng.random() < good else _BAD)[tag])) for _ in range(rng.integers(2, 5))]
+        parts = [
+            str(rng.choice(sentences["good" if rng.random() < good else "bad"][tag])) for _ in range(rng.integers(2, 5))
+        ]
         raters = int(rng.integers(1, 7))
         names, values, counts = [], [], []
         for name in CATEGORIES:
@@ -384,16 +318,9 @@ def _sample_rows(n: int, seed: int | np.random.Generator, languages: Sequence[st
                 counts.append(raters)
         if not sum(values):
             values[names.index("quality")] = 0.25
+        row: dict[str, Any] = {"message_id": f"generated-{k:06d}", "parent_id": None}
+        row |= {"text": f"{' '.join(parts)} ({k})", "role": "assistant" if k % 2 else "prompter", "lang": tag}
         rows.append(
-            {
-                "message_id": f"generated-{k:06d}",
-                "parent_id": None,
-                "text": f"{' '.join(parts)} ({k})",
-                "role": "assistant" if k % 2 else "prompter",
-                "lang": tag,
-                "deleted": False,
-                "review_result": True,
-                "labels": {"name": names, "value": values, "count": counts},
-            }
+            row | {"deleted": False, "review_result": True, "labels": {"name": names, "value": values, "count": counts}}
         )
     return rows

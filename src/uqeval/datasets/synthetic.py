@@ -9,15 +9,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from uqeval import truth
-from uqeval._check import Bit, Float, Int, check_probs, check_seed
+from uqeval._check import Bit, Float, Int, check_count, check_probs, check_seed
 from uqeval._errors import InputError
-
-__all__ = ["Synthetic", "synthetic"]
 
 
 @dataclass(frozen=True)
 class Synthetic:
-    """A drawn dataset with its law: `pi(x)` is exact, and so are φ, ϕ and the Bayes label of any predictor."""
+    """A drawn dataset with its law: `pi(x)` is exact.
+
+    So are the Bayes label, the chance of error φ and the commitment against the Bayes label ϕ of any predictor.
+    """
 
     x: Float  # (n, dim)
     labels: Int
@@ -45,28 +46,28 @@ class Synthetic:
 
     def pi(self, x: ArrayLike) -> Float:
         """P(Y = k | x), exact."""
-        joint = self.log_joint(x)
-        joint -= joint.max(axis=1, keepdims=True)
-        p = np.exp(joint)
+        p = self._joint(x)
         return p / p.sum(axis=1, keepdims=True)
+
+    def _joint(self, x: ArrayLike) -> Float:
+        """p(class)·p(x | class), 1 for the most probable class."""
+        joint = self.log_joint(x)
+        return np.exp(joint - joint.max(axis=1, keepdims=True))
 
     def bayes_labels(self, x: ArrayLike) -> Int:
         """The most probable class."""
-        found: Int = self.log_joint(x).argmax(axis=1).astype(np.int64, copy=False)
-        return found
+        return self.log_joint(x).argmax(axis=1).astype(np.int64, copy=False)
 
     def phi(self, x: ArrayLike, probs: ArrayLike) -> Float:
-        """φ: the probability that the prediction (the most probable class of `probs`) is wrong."""
-        joint, chosen = self.log_joint(x), truth.predicted_labels(probs)
+        """The chance of error φ: the probability that the prediction (the most probable class of `probs`) is wrong."""
+        p, chosen = self._joint(x), truth.predicted_labels(probs)
+        total = p.sum(axis=1)
         # 1 − π rounds where π is near 1: sum the other classes instead.
-        joint -= joint.max(axis=1, keepdims=True)
-        p = np.exp(joint)
-        others = p.copy()
-        others[np.arange(len(p)), chosen] = 0.0
-        return others.sum(axis=1) / p.sum(axis=1)
+        p[np.arange(len(p)), chosen] = 0.0
+        return p.sum(axis=1) / total
 
     def varphi(self, x: ArrayLike, probs: ArrayLike) -> Float:
-        """ϕ: the probability that the model gives to all but the Bayes label."""
+        """The commitment against the Bayes label ϕ: the probability that the model gives to all other labels."""
         p = check_probs(probs).copy()
         p[np.arange(len(p)), self.bayes_labels(x)] = 0.0
         return p.sum(axis=1)
@@ -111,8 +112,7 @@ def synthetic(
     (600, 400, True)
     """
     for name, value, least in (("n", n, 4), ("dim", dim, 1), ("classes", classes, 2)):
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-            raise InputError(f"`{name}` must be an int ≥ {least}; it is {value!r}.")
+        check_count(name, value, least)
     for name, scale in (("tau", tau), ("sigma", sigma)):
         if not scale > 0:
             raise InputError(f"`{name}` must be positive; it is {scale!r}.")

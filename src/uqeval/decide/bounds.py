@@ -13,20 +13,6 @@ from numpy.typing import NDArray
 
 from uqeval._check import Float
 
-__all__ = [
-    "FEW_CLUSTERS",
-    "Moments",
-    "betting_p",
-    "betting_scale",
-    "binomial_p",
-    "cluster_p",
-    "effective_rows",
-    "hoeffding_bentkus_p",
-    "log_mean_exp",
-    "moments",
-    "rise_log_e",
-]
-
 FEW_CLUSTERS = 10  # below that many clusters nothing is certified
 # Mixtures of stakes, so that nothing is tuned to the data. Shares of the largest stake that cannot ruin, for bets that
 # a risk is lower; the excess of the risk that a stake is best for, for bets that it has risen (1.1 to 19 times).

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -10,10 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from uqeval._check import Float, Int
+from uqeval._check import Float, Int, recode
 from uqeval.decide import bounds
-
-__all__ = ["Calibration", "split_rows"]
 
 _AT_ONCE = 1 << 16  # rows whose bets are placed at once
 
@@ -69,17 +68,14 @@ class Calibration:
 
     def data_hash(self) -> str:
         """SHA-256 of the rows, whatever their order."""
-        import hashlib
-
-        found = hashlib.sha256()
-        if self.binary and self.clusters is None:
-            parts: list[NDArray[Any]] = [self.sorted, self._wrong]
-        else:
+        parts: list[NDArray[Any]] = [self.sorted, self._wrong]
+        if not self.binary or self.clusters is not None:
             parts = [self.score[self._order] + 0.0, self.loss[self._order].astype(np.float64)]
             parts += [] if self.clusters is None else [self.clusters[self._order]]
+        digest = hashlib.sha256()
         for part in parts:
-            found.update(np.ascontiguousarray(part).data)
-        return found.hexdigest()
+            digest.update(np.ascontiguousarray(part).data)
+        return digest.hexdigest()
 
     # ---- what lies below a value of the score ----
 
@@ -125,19 +121,25 @@ class Calibration:
 
     # ---- what that proves ----
 
+    @property
+    def _bets(self) -> bool:
+        """Whether losses are bet on one by one; else their number and total will do."""
+        return not self.binary and self.bound == "betting"
+
+    def _count_p(self, bad: Float, rows: NDArray[Any], max_risk: float) -> Float:
+        p = bounds.binomial_p if self.binary else bounds.hoeffding_bentkus_p
+        return p(bad, rows, max_risk)
+
     def best_p(self, thresholds: Float, max_risk: float, *, copies: float = 1.0) -> Float:
         """The p-values if no row had any loss: what a region can hope for. No loss is looked at."""
+        none = np.zeros(len(thresholds))
         if self.clusters is not None:
-            none = self.moments(thresholds)._replace(
-                **dict.fromkeys(("loss", "loss2", "both"), np.zeros(len(thresholds)))
-            )
-            return bounds.cluster_p(none, max_risk, copies=copies)
+            lossless = self.moments(thresholds)._replace(loss=none, loss2=none, both=none)
+            return bounds.cluster_p(lossless, max_risk, copies=copies)
         rows = (copies * self.accepted(thresholds)).astype(np.float64)
-        if self.binary:
-            return bounds.binomial_p(0 * rows, rows, max_risk)
-        if self.bound == "hoeffding-bentkus":
-            return bounds.hoeffding_bentkus_p(0 * rows, rows, max_risk)
-        return bounds.betting_p(rows[:, None] * np.log1p(bounds.betting_scale(max_risk) * max_risk))
+        if self._bets:
+            return bounds.betting_p(rows[:, None] * np.log1p(bounds.betting_scale(max_risk) * max_risk))
+        return self._count_p(none, rows, max_risk)
 
     def p_values(self, thresholds: Float, max_risk: float, *, joint: bool = False, copies: float = 1.0) -> Float:
         """Of "the mean loss of the rows with score ≤ t is above max_risk"; `joint`: a rejected row counts as loss 0.
@@ -149,45 +151,36 @@ class Calibration:
         if self.clusters is not None:
             assert not joint, "for clusters there is no test of the joint risk that held"
             return bounds.cluster_p(self.moments(thresholds), max_risk, copies=copies)
-        accepted, bad = self.accepted(thresholds), self.bad(thresholds)
-        rows = np.full_like(accepted, self.n) if joint else accepted
-        if self.binary:
-            return bounds.binomial_p(copies * bad, copies * rows, max_risk)
-        if self.bound == "hoeffding-bentkus":
-            return bounds.hoeffding_bentkus_p(copies * bad, copies * rows, max_risk)
-        scale = bounds.betting_scale(max_risk)
-        wealth = self._wealth(accepted, scale, max_risk)
-        if joint:
-            wealth = wealth + (self.n - accepted)[:, None] * np.log1p(scale * max_risk)
-        return bounds.betting_p(copies * wealth)
+        accepted = self.accepted(thresholds)
+        rejected = self.n - accepted if joint else np.zeros_like(accepted)
+        if self._bets:
+            right = np.log1p(bounds.betting_scale(max_risk) * max_risk)
+            return bounds.betting_p(copies * (self._wealth(accepted, max_risk) + rejected[:, None] * right))
+        return self._count_p(copies * self.bad(thresholds), copies * (accepted + rejected), max_risk)
 
-    def _wealth(self, accepted: Int, scale: Float, max_risk: float) -> Float:
+    def _wealth(self, accepted: Int, max_risk: float) -> Float:
         """(thresholds, stakes) log wealth after the accepted rows; kept, for other sizes."""
         key = (max_risk, accepted.tobytes())
         if key not in self._kept:
             self._kept.clear()  # one target at a time
-            self._kept[key] = self._placed(accepted, scale, max_risk)
+            losses, scale, done = self.loss[self._order], bounds.betting_scale(max_risk), 0
+            wealth, reached = np.zeros(len(scale)), []
+            with np.errstate(divide="ignore"):
+                for size in accepted:
+                    while done < size:
+                        part = losses[done : min(size, done + _AT_ONCE)]
+                        wealth = wealth + np.log1p(scale[:, None] * (max_risk - part)).sum(axis=1)
+                        done += len(part)
+                    reached.append(wealth)
+            self._kept[key] = np.array(reached)
         return self._kept[key]
-
-    def _placed(self, accepted: Int, scale: Float, max_risk: float) -> Float:
-        losses = self.loss[self._order]
-        result = np.zeros((len(accepted), len(scale)))
-        done, wealth = 0, np.zeros(len(scale))
-        with np.errstate(divide="ignore"):
-            for k, size in enumerate(accepted):
-                while done < size:
-                    part = losses[done : min(size, done + _AT_ONCE)]
-                    wealth = wealth + np.log1p(scale[:, None] * (max_risk - part)).sum(axis=1)
-                    done += len(part)
-                result[k] = wealth
-        return result
 
     def moments(self, thresholds: Float) -> bounds.Moments:
         """Of the clusters below each of the ascending thresholds; kept, for other risks and sizes."""
         key = thresholds.tobytes()
         if key not in self._kept:
-            found = [bounds.moments(total, rows) for total, rows in self.cluster_totals(thresholds)]
-            self._kept[key] = bounds.Moments(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
+            parts = [bounds.moments(total, rows) for total, rows in self.cluster_totals(thresholds)]
+            self._kept[key] = bounds.Moments(*map(np.concatenate, zip(*parts, strict=True)))
         return self._kept[key]
 
     @cached_property
@@ -212,7 +205,7 @@ class Calibration:
 
     def take(self, rows: Int) -> Calibration:
         """Some of the rows."""
-        codes = None if self.clusters is None else np.unique(self.clusters[rows], return_inverse=True)[1]
+        codes = None if self.clusters is None else recode(self.clusters[rows])
         return replace(self, score=self.score[rows], loss=self.loss[rows], clusters=codes)
 
     def one_row_per_cluster(self, rng: np.random.Generator) -> Calibration:

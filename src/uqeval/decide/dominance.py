@@ -7,44 +7,42 @@ scores together, widened so that it holds at all risks at once.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from uqeval._check import Float, Int, Nan, check_level, check_seed
-from uqeval._errors import InputError, collected, notify
-from uqeval._result import Result, number
+from uqeval._check import Float, Nan, check_level, check_seed
+from uqeval._errors import InputError
+from uqeval._result import number
 from uqeval.decide.calibration import Calibration
-from uqeval.decide.rows import check_targets, clean_rows, find_scores, find_target, note_few_clusters
+from uqeval.decide.results import Curve, with_notes
+from uqeval.decide.rows import check_targets, clean_rows, find_target, note_few_clusters, only_score, warned
 from uqeval.inference.bootstrap import check_resamples
 from uqeval.inputs import Predictions
-
-__all__ = ["Dominance", "dominance"]
 
 _CELLS = 200  # thresholds that each score is looked at
 _RISKS = 40
 _FEWEST = 20  # resamples
-_AT_ONCE = 1 << 22  # numbers drawn at once
-_COLUMNS = ("max_risk", "right_a", "right_b", "difference", "low", "high")
 
 
 @dataclass(frozen=True)
-class Dominance(Result):
+class Dominance(Curve):
     """Share of inputs accepted and right under each prescribed risk, for two scores; a row per risk, ascending."""
 
     a: str
     b: str
+    n: int
+    level: float
+    resamples: int
     max_risk: Float = field(repr=False)
     right_a: Float = field(repr=False)
     right_b: Float = field(repr=False)
     difference: Float = field(repr=False)  # a − b
     low: Float = field(repr=False)  # a band for all risks at once
     high: Float = field(repr=False)
-    n: int
-    level: float
-    resamples: int
     warnings: tuple[str, ...] = ()
 
     @property
@@ -53,19 +51,9 @@ class Dominance(Result):
         more, fewer = bool((self.low > 0).any()), bool((self.high < 0).any())
         return "a" if more and not fewer else "b" if fewer and not more else "neither"
 
-    def __len__(self) -> int:
-        return len(self.max_risk)
-
     def to_dict(self) -> dict[str, Any]:
-        """Plain values: the columns as lists."""
-        plain = {"a": self.a, "b": self.b, "n": self.n, "level": self.level, "resamples": self.resamples}
-        columns = {name: getattr(self, name).tolist() for name in _COLUMNS}
-        return plain | {"verdict": self.verdict} | columns | {"warnings": list(self.warnings)}
-
-    def frame_rows(self) -> list[dict[str, Any]]:
-        """A row per risk."""
-        columns = [getattr(self, name).tolist() for name in _COLUMNS]
-        return [dict(zip(_COLUMNS, row, strict=True)) for row in zip(*columns, strict=True)]
+        """Plain values: the columns as lists, and the verdict."""
+        return super().to_dict() | {"verdict": self.verdict}
 
     def statement(self) -> str:
         """The verdict in words."""
@@ -86,7 +74,7 @@ class Dominance(Result):
         for k in range(0, len(self), step):
             band = f"{number(self.difference[k])} ({number(self.low[k])}–{number(self.high[k])})"
             lines.append(f"{self.max_risk[k]:<9.3g}  {self.right_a[k]:<12.1%} {self.right_b[k]:<12.1%} {band}")
-        return "\n".join((*lines, *(f"! {note}" for note in self.warnings)))
+        return with_notes(lines, self.warnings)
 
 
 def dominance(
@@ -140,19 +128,11 @@ def dominance(
     level, rng, count = check_level(level), check_seed(seed), check_resamples(resamples)
     if count < _FEWEST:
         raise InputError(f"`resamples` must be at least {_FEWEST}; it is {count}. A band needs a distribution.")
-    with collected() as raised:
+    with warned() as notes:
         target = find_target(error, predictions, risk, clusters, tie)
-        names, given = [], {}
-        for score, label in ((score_a, "a"), (score_b, "b")):
-            found = find_scores(score, predictions)
-            if len(found) != 1:
-                raise InputError(f"`score_{label}` holds {len(found)} scores. Pass one.")
-            ((name, given[label]),) = found.items()
-            names.append(name or label)
-        a, b = clean_rows(given, target, nan).values()  # type: ignore[arg-type]
+        given = {x: only_score(f"score_{x}", s, predictions) for x, s in (("a", score_a), ("b", score_b))}
+        a, b = clean_rows({x: values for x, (_, values) in given.items()}, target, nan).values()
         note_few_clusters(a)
-    for note in raised:
-        notify(note, stacklevel=2)
     if not a.binary:
         raise InputError("`error` must be 0 or 1. For a loss, compare the scores with uq.compare.")
     rate = float(a.loss.mean())
@@ -161,95 +141,53 @@ def dominance(
     steps = rate * np.arange(1, _RISKS + 1) / _RISKS
     risks = np.unique(steps[steps < 1] if max_risks is None else check_targets(list(np.ravel(max_risks))))
     curves = _Curves(a, b, risks)
-    right = curves.observed()
-    difference = right[0] - right[1]
-    draws = curves.resampled(count, rng)
+    right_a, right_b = curves.right()
+    difference = right_a - right_b
+    draws = np.array([np.subtract(*curves.right(times)) for times in curves.resamples(count, rng)])
     spread = draws.std(axis=0, ddof=1)
     moving = spread > 1e-12
     factor = 0.0
     if moving.any():
         factor = float(np.quantile((np.abs(draws - difference)[:, moving] / spread[moving]).max(axis=1), level))
-    half = factor * spread
-    if a.cluster_rows is not None and len(a.cluster_rows) == 1:  # a single cluster says nothing
-        half = np.ones(len(risks))
-    return Dominance(
-        a=names[0],
-        b=names[1],
-        max_risk=risks,
-        right_a=right[0],
-        right_b=right[1],
-        difference=difference,
-        low=np.maximum(difference - half, -1.0),
-        high=np.minimum(difference + half, 1.0),
-        n=a.n,
-        level=level,
-        resamples=count,
-        warnings=tuple(dict.fromkeys(raised)),
-    )
+    # A single cluster says nothing.
+    half = factor * spread if a.clusters is None or a.n_units > 1 else np.ones(len(risks))
+    low, high = np.maximum(difference - half, -1.0), np.minimum(difference + half, 1.0)
+    name_a, name_b = (name or label for label, (name, _) in given.items())
+    return Dominance(name_a, name_b, a.n, level, count, risks, right_a, right_b, difference, low, high, tuple(notes))
 
 
 class _Curves:
     """Accepted right rows of two scores under each risk, for the rows and for resamples of them."""
 
     def __init__(self, a: Calibration, b: Calibration, risks: Float) -> None:
-        self.n, self.risks, self.clusters = a.n, risks, a.clusters
-        bins = [np.searchsorted(cal.grid(min(_CELLS, cal.n)), cal.score + 0.0) for cal in (a, b)]
-        self.m = 1 + max(int(x.max()) for x in bins)
-        self.bins, self.error = bins, a.loss.astype(np.int64)
+        self.risks, self.clusters, self.n_units = risks[:, None], a.clusters, a.n_units
+        one, two = (np.searchsorted(cal.grid(min(_CELLS, cal.n)), cal.score + 0.0) for cal in (a, b))
+        self.m, error, self.times = 1 + int(max(one.max(), two.max())), a.loss.astype(np.int64), np.ones(a.n)
+        if a.clusters is None:  # rows that share bins and error are one cell
+            cells, self.times = np.unique((one * self.m + two) * 2 + error, return_counts=True)
+            one, two, error = cells // 2 // self.m, cells // 2 % self.m, cells % 2
+        self.places = (one * 2 + error, two * 2 + error)
 
-    def observed(self) -> Float:
-        """(2, risks)."""
-        return np.stack([self._right(self._counts(x, None)) for x in self.bins])
+    def right(self, times: NDArray[Any] | None = None) -> list[Float]:
+        """For each score the share accepted and right below the largest threshold whose risk is within each prescribed
+        one, where each cell comes so many `times`."""
+        times = self.times if times is None else times
+        counts = (np.bincount(place, weights=times, minlength=2 * self.m) for place in self.places)
+        return [self._right(count.astype(np.float64)) for count in counts]
 
-    def resampled(self, count: int, rng: np.random.Generator) -> Float:
-        """(count, risks) differences."""
-        if self.clusters is not None:
-            return self._by_cluster(count, rng)
-        # Rows that share bins and error are one cell: a resample draws how often each cell comes.
-        key = (self.bins[0] * self.m + self.bins[1]) * 2 + self.error
-        cells, size = np.unique(key, return_counts=True)
-        places = [(cells // 2 // self.m) * 2 + cells % 2, (cells // 2 % self.m) * 2 + cells % 2]
-        result, chunk = np.empty((count, len(self.risks))), max(1, _AT_ONCE // len(cells))
-        for done in range(0, count, chunk):
-            drawn = rng.multinomial(self.n, size / self.n, size=min(chunk, count - done))
-            right = [self._right(_pooled(drawn, place, 2 * self.m)) for place in places]
-            result[done : done + len(drawn)] = right[0] - right[1]
-        return result
+    def resamples(self, count: int, rng: np.random.Generator) -> Iterator[NDArray[Any]]:
+        """How often each cell comes where rows (or clusters) are drawn with replacement."""
+        for _ in range(count):
+            if self.clusters is None:
+                yield rng.multinomial(int(self.times.sum()), self.times / self.times.sum())
+            else:
+                drawn = rng.integers(self.n_units, size=self.n_units)
+                yield np.bincount(drawn, minlength=self.n_units)[self.clusters]
 
-    def _by_cluster(self, count: int, rng: np.random.Generator) -> Float:
-        assert self.clusters is not None
-        total = int(self.clusters.max()) + 1
-        result = np.empty((count, len(self.risks)))
-        for k in range(count):
-            weights = np.bincount(rng.integers(total, size=total), minlength=total)[self.clusters]
-            right = [self._right(self._counts(x, weights)) for x in self.bins]
-            result[k] = right[0] - right[1]
-        return result
-
-    def _counts(self, bins: Int, weights: Int | None) -> NDArray[Any]:
-        """(2m,) right and wrong rows of each bin, in turn."""
-        return np.bincount(bins * 2 + self.error, weights=weights, minlength=2 * self.m)
-
-    def _right(self, counts: NDArray[Any]) -> Float:
-        """Share accepted and right below the largest threshold whose risk is within each prescribed one."""
-        pairs = counts.reshape(*counts.shape[:-1], self.m, 2).cumsum(axis=-2)
-        right, wrong = pairs[..., 0], pairs[..., 1]
+    def _right(self, counts: Float) -> Float:
+        right, wrong = counts.reshape(self.m, 2).cumsum(axis=0).T
         rows = right + wrong
-        total = rows[..., -1:]
-        result = np.zeros((*counts.shape[:-1], len(self.risks)))
-        for k, gamma in enumerate(self.risks):
-            # A risk equal to the target but for rounding is within it.
-            within = (wrong <= gamma * rows * (1 + 1e-12)) & (rows > 0)
-            last = self.m - 1 - within[..., ::-1].argmax(axis=-1)
-            found = np.take_along_axis(right, last[..., None], axis=-1)
-            result[..., k] = np.where(within.any(axis=-1), found[..., 0] / total[..., 0], 0.0)
-        return result
-
-
-def _pooled(drawn: Int, place: Int, size: int) -> Int:
-    """Sums over the cells of each place, row by row."""
-    order = np.argsort(place, kind="stable")
-    first = np.flatnonzero(np.diff(place[order], prepend=-1))
-    result = np.zeros((len(drawn), size), dtype=np.int64)
-    result[:, place[order][first]] = np.add.reduceat(drawn[:, order], first, axis=1)
-    return result
+        # A risk equal to the target but for rounding is within it.
+        within = (wrong <= self.risks * rows * (1 + 1e-12)) & (rows > 0)
+        last = self.m - 1 - within[:, ::-1].argmax(axis=1)
+        return np.where(within.any(axis=1), right[last] / rows[-1], 0.0)

@@ -4,29 +4,29 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from uqeval._check import Float, Int, Nan, check_level
-from uqeval._errors import InputError, collected, notify
-from uqeval._result import Result, number
+from uqeval._errors import InputError
+from uqeval._result import number
 from uqeval.decide import bounds
 from uqeval.decide.calibration import Calibration
-from uqeval.decide.monitor import cluster_interval
+from uqeval.decide.outcome import cluster_interval
+from uqeval.decide.results import Curve, with_notes
 from uqeval.decide.rows import (
     check_candidates,
-    check_targets,
+    check_target,
     clean_rows,
-    find_scores,
     find_target,
     note_few_clusters,
+    only_score,
+    warned,
 )
 from uqeval.inference.forms import risk_band
 from uqeval.inputs import Predictions
-
-__all__ = ["Psi", "RiskMap", "risk_map"]
 
 
 class Psi(NamedTuple):
@@ -39,9 +39,13 @@ class Psi(NamedTuple):
 
 
 @dataclass(frozen=True)
-class RiskMap(Result):
+class RiskMap(Curve):
     """Risk inside the sub-level sets {score ≤ threshold}, with bands; a row per candidate threshold, ascending."""
 
+    n: int
+    level: float
+    what: str
+    score: str | None
     threshold: Float = field(repr=False)
     coverage: Float = field(repr=False)
     risk: Float = field(repr=False)
@@ -51,14 +55,7 @@ class RiskMap(Result):
     band_high: Float = field(repr=False)
     accepted: Int = field(repr=False)
     bad: Float = field(repr=False)
-    n: int
-    level: float
-    what: str
-    score: str | None = None
     warnings: tuple[str, ...] = ()
-
-    def __len__(self) -> int:
-        return len(self.threshold)
 
     def psi(self, max_risk: float) -> Psi:
         """The threshold for a prescribed risk, with its band.
@@ -69,9 +66,7 @@ class RiskMap(Result):
         >>> round(found.value, 3), found.low <= found.value <= found.high
         (7.4, True)
         """
-        if np.ndim(max_risk) != 0:
-            raise InputError(f"`max_risk` is {max_risk!r}. Pass one number here; `table` takes several.")
-        (gamma,) = check_targets(max_risk)
+        gamma = check_target(max_risk, "Pass one number here; `table` takes several.")
         return Psi(gamma, *(self._largest(risk <= gamma) for risk in (self.risk, self.band_high, self.band_low)))
 
     def _largest(self, kept: NDArray[np.bool_]) -> float:
@@ -82,17 +77,6 @@ class RiskMap(Result):
         risks = np.unique(self.risk) if max_risks is None else np.atleast_1d(np.asarray(max_risks, dtype=np.float64))
         return [self.psi(float(r)) for r in risks if max_risks is not None or 0 < r < 1]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values: the columns as lists."""
-        columns = {name: getattr(self, name).tolist() for name in _COLUMNS}
-        plain = {"n": self.n, "level": self.level, "what": self.what, "score": self.score}
-        return plain | columns | {"warnings": list(self.warnings)}
-
-    def frame_rows(self) -> list[dict[str, Any]]:
-        """A row per threshold."""
-        columns = [getattr(self, name).tolist() for name in _COLUMNS]
-        return [dict(zip(_COLUMNS, row, strict=True)) for row in zip(*columns, strict=True)]
-
     def __str__(self) -> str:
         lines = [f"{self.n:,} rows, {100 * self.level:.6g}% band for all thresholds at once"]
         lines.append("act below      coverage   risk (band)")
@@ -100,10 +84,7 @@ class RiskMap(Result):
         for k in sorted({*range(0, len(self), step), len(self) - 1}):
             band = f"{number(self.risk[k])} ({number(self.band_low[k])}–{number(self.band_high[k])})"
             lines.append(f"{self.threshold[k]:<13.6g}  {self.coverage[k]:>7.1%}   {band}")
-        return "\n".join((*lines, *(f"! {note}" for note in self.warnings)))
-
-
-_COLUMNS = ("threshold", "coverage", "risk", "low", "high", "band_low", "band_high", "accepted", "bad")
+        return with_notes(lines, self.warnings)
 
 
 def risk_map(
@@ -145,39 +126,21 @@ def risk_map(
     True
     """
     level = check_level(level)
-    with collected() as raised:
+    with warned() as notes:
         target = find_target(error, predictions, risk, clusters, tie)
-        scores = find_scores(score, predictions)
-        if len(scores) != 1:
-            raise InputError(f"`score` holds {len(scores)} scores. Pass one; call risk_map once for each.")
-        ((name, cal),) = clean_rows(scores, target, nan).items()
+        name, values = only_score("score", score, predictions, "Pass one; call risk_map once for each.")
+        cal = clean_rows({name: values}, target, nan)[name]
         note_few_clusters(cal)
-    for note in raised:
-        notify(note, stacklevel=2)
-    candidates = cal.grid() if thresholds is None else check_candidates(thresholds)
+    fixed = check_candidates(thresholds)
+    candidates = cal.grid() if fixed is None else fixed
     accepted = cal.accepted(candidates)
     candidates, accepted = candidates[accepted > 0], accepted[accepted > 0]
     if len(candidates) == 0:
         raise InputError("`thresholds` lie below all scores: there is nothing to map.")
     bad = cal.bad(candidates)
-    low, high = _band(cal, candidates, level)
-    band_low, band_high = _band(cal, candidates, 1 - (1 - level) / len(candidates))
-    return RiskMap(
-        threshold=candidates,
-        coverage=accepted / cal.n,
-        risk=bad / accepted,
-        low=low,
-        high=high,
-        band_low=band_low,
-        band_high=band_high,
-        accepted=accepted,
-        bad=bad,
-        n=cal.n,
-        level=level,
-        what=cal.what,
-        score=name,
-        warnings=tuple(dict.fromkeys(raised)),
-    )
+    pointwise, simultaneous = (_band(cal, candidates, sure) for sure in (level, 1 - (1 - level) / len(candidates)))
+    curve = (candidates, accepted / cal.n, bad / accepted, *pointwise, *simultaneous, accepted, bad)
+    return RiskMap(cal.n, level, cal.what, name, *curve, warnings=tuple(notes))
 
 
 def _band(cal: Calibration, thresholds: Float, level: float) -> tuple[Float, Float]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -11,37 +12,24 @@ from numpy.typing import ArrayLike, NDArray
 
 from uqeval import scores as score_functions
 from uqeval import truth
-from uqeval._check import (
-    Float,
-    Nan,
-    check_choice,
-    check_codes,
-    check_lengths,
-    check_rows,
-    check_vector,
-    omits,
-    without_nan,
-)
-from uqeval._errors import InputError, UQWarning, notify
+from uqeval._check import Float, Nan, check_choice, check_codes, check_lengths, check_rows, check_vector, omits
+from uqeval._errors import InputError, collected, notify
 from uqeval.decide.bounds import FEW_CLUSTERS
 from uqeval.decide.calibration import Calibration
 from uqeval.inputs import Predictions
 
-__all__ = [
-    "NO_WEIGHTS",
-    "Target",
-    "check_candidates",
-    "check_targets",
-    "clean_rows",
-    "find_scores",
-    "find_target",
-    "note_few_clusters",
-]
+RISKS = ("error", "loss", "misaligned")
+CLUSTER_METHODS = ("t", "subsample")
 
-NO_WEIGHTS = (
-    "`weights` cannot be used: no exact bound for weighted rows is known. Leave them out (the promise is then for "
-    "inputs as these rows are drawn), or draw rows in proportion to their weights first."
-)
+
+@contextmanager
+def warned() -> Iterator[list[str]]:
+    """The notes of the block, each once; at its end warnings for whoever called the function that holds the block."""
+    with collected() as notes:
+        yield notes
+    notes[:] = dict.fromkeys(notes)
+    for note in notes:
+        notify(note, stacklevel=4)
 
 
 def check_targets(max_risk: Any) -> list[float]:
@@ -60,12 +48,21 @@ def check_targets(max_risk: Any) -> list[float]:
     return [float(value) for value in values]
 
 
-def check_candidates(thresholds: ArrayLike) -> Float:
-    """Thresholds fixed beforehand, ascending, each once."""
-    found = np.unique(check_vector("thresholds", thresholds, finite=False) + 0.0)
-    if len(found) == 0:
+def check_target(max_risk: Any, advice: str = "Pass one number.") -> float:
+    """A single risk."""
+    if np.ndim(max_risk) != 0:
+        raise InputError(f"`max_risk` is {max_risk!r}. {advice}")
+    return check_targets(max_risk)[0]
+
+
+def check_candidates(thresholds: ArrayLike | None) -> Float | None:
+    """Thresholds fixed beforehand, ascending, each once; None where none were."""
+    if thresholds is None:
+        return None
+    candidates = np.unique(check_vector("thresholds", thresholds, finite=False) + 0.0)
+    if len(candidates) == 0:
         raise InputError("`thresholds` is empty. Pass at least one value, or leave it out.")
-    return found
+    return candidates
 
 
 @dataclass(frozen=True)
@@ -79,12 +76,17 @@ class Target:
     kind: Literal["error", "loss01"]
 
 
-def find_target(error: Any, predictions: Predictions | None, risk: str, clusters: Any, tie: str) -> Target:
+def find_target(
+    error: Any, predictions: Predictions | None, risk: str, clusters: Any, tie: str, weights: Any = None
+) -> Target:
     """The bad rows, from arrays or from predictions."""
-    check_choice("risk", risk, ("error", "loss", "misaligned"))
+    check_choice("risk", risk, RISKS)
     check_choice("tie", tie, ("drop", "error"))
-    if predictions is not None and predictions.weights is not None:
-        raise InputError(NO_WEIGHTS)
+    if weights is not None or (predictions is not None and predictions.weights is not None):
+        raise InputError(
+            "`weights` cannot be used: no exact bound for weighted rows is known. Leave them out (the promise is then "
+            "for inputs as these rows are drawn), or draw rows in proportion to their weights first."
+        )
     if predictions is None:
         if error is None:
             raise InputError("`error` is missing. Pass 0/1 errors (or losses in [0, 1]), or predictions=.")
@@ -100,21 +102,19 @@ def find_target(error: Any, predictions: Predictions | None, risk: str, clusters
         if predictions.loss is None:
             raise InputError('The predictions have no `loss`. Pass one in [0, 1], or risk="error".')
         return Target(predictions.loss, codes, None, "loss", "loss01")
-    if (found := truth.misaligned_of(predictions)) is None:
+    if (aligned := truth.misaligned_of(predictions)) is None:
         raise InputError("The predictions have no `soft_labels` (or nothing to predict from). Pass them.")
-    apart, tied = found
+    apart, tied = aligned
     notify(
         "The promise is for the label that most annotators chose. With few annotators that is not always the most "
-        "probable one (with 3, about one in ten is another).",
-        UQWarning,
+        "probable one (with 3, about one in ten is another)."
     )
     if not tied.any():
         return Target(apart, codes, None, "misaligned", "error")
-    count = int(tied.sum())
+    fate = "count as misaligned" if tie == "error" else "are left out"
+    notify(f"{int(tied.sum())} rows have a tied majority and {fate}.")
     if tie == "error":
-        notify(f"{count} rows have a tied majority and count as misaligned.", UQWarning)
         return Target(apart | tied, codes, None, "misaligned", "error")
-    notify(f"{count} rows have a tied majority and are left out.", UQWarning)
     kept = ~tied
     if codes is not None:
         codes = check_codes("clusters", codes)[0]
@@ -129,52 +129,51 @@ def find_scores(score: Any, predictions: Predictions | None) -> dict[str | None,
         if not score:
             raise InputError("`score` is an empty dict. Pass at least one score.")
         return {str(name): values for name, values in score.items()}
-    if predictions is None:
-        if isinstance(score, str):
-            raise InputError(f"`score` is the name {score!r}. Pass predictions= too, or the scores as an array.")
-        return {None: score}
+    names = [score] if isinstance(score, str) else score
+    named = isinstance(names, list | tuple) and len(names) > 0 and all(isinstance(name, str) for name in names)
+    if named and predictions is not None:
+        return {name: score_functions.compute(name, predictions) for name in names}
     if isinstance(score, str):
-        return {score: score_functions.compute(score, predictions)}
-    if isinstance(score, list | tuple) and score and all(isinstance(name, str) for name in score):
-        return {name: score_functions.compute(name, predictions) for name in score}
+        raise InputError(f"`score` is the name {score!r}. Pass predictions= too, or the scores as an array.")
     return {None: score}
 
 
+def only_score(name: str, score: Any, predictions: Predictions | None, advice: str = "Pass one.") -> tuple[Any, Any]:
+    """The name and the values of a single score."""
+    scores = find_scores(score, predictions)
+    if len(scores) != 1:
+        raise InputError(f"`{name}` holds {len(scores)} scores. {advice}")
+    return next(iter(scores.items()))
+
+
 def clean_rows(
-    scores: dict[str | None, Any], target: Target, nan: Nan, bound: str = "betting"
+    scores: Mapping[str | None, Any], target: Target, nan: Nan, bound: str = "betting"
 ) -> dict[str | None, Calibration]:
     """The rows to calibrate on, the same for every score."""
-    omit = omits(nan)
-    name = "loss" if target.what == "loss" else "error"
-    rows = target.rows
-    given = {key: check_vector("score", values, finite=False, missing=omit) for key, values in scores.items()}
+    omit, name, rows = omits(nan), "loss" if target.what == "loss" else "error", target.rows
+    given = {
+        "score" if key is None else f"score {key}": check_vector("score", values, finite=False, missing=omit)
+        for key, values in scores.items()
+    }
     if target.kept is not None:
-        check_lengths(**{_label(key): values for key, values in given.items()}, soft_labels=target.kept)
-        given = {key: values[target.kept] for key, values in given.items()}
-    clusters = target.clusters
-    if omit:
-        e = check_vector(name, rows, missing=True)
-        codes = None if clusters is None else check_codes("clusters", clusters)[0]
-        check_lengths(**{_label(key): values for key, values in given.items()}, **{name: e}, clusters=codes)
-        if (keep := without_nan(e, *given.values())) is not None:
-            given, rows = {key: values[keep] for key, values in given.items()}, e[keep]
-            clusters = None if codes is None else codes[keep]
-    found = {}
-    for key, values in given.items():
-        s, e, _, g = check_rows(values, rows, kind=target.kind, name=name, clusters=clusters)
+        check_lengths(**given, soft_labels=target.kept)
+        given = {label: values[target.kept] for label, values in given.items()}
+    if omit:  # a row that one score lacks goes for all of them
+        rows = check_vector(name, rows, missing=True)
+        check_lengths(**given, **{name: rows})
+        rows = np.where(np.isnan(list(given.values())).any(axis=0), np.nan, rows)
+    cleaned: dict[str | None, Calibration] = {}
+    for key, values in zip(scores, given.values(), strict=True):
+        s, e, _, g = check_rows(values, rows, kind=target.kind, name=name, clusters=target.clusters, nan=nan)
         if np.isneginf(s).any():  # it would be below the threshold that accepts nothing
             row = int(np.isneginf(s).argmax())
             raise InputError(f"`score` is −inf at row {row}. Replace it by a number below all others.")
         e = e if e.dtype == np.uint8 else e + 0.0  # −0.0 is 0.0
-        found[key] = Calibration(s, e, g, bound, target.what if e.dtype == np.uint8 else "loss")
-    return found
-
-
-def _label(key: str | None) -> str:
-    return "score" if key is None else f"score {key}"
+        cleaned[key] = Calibration(s, e, g, bound, target.what if e.dtype == np.uint8 else "loss")
+    return cleaned
 
 
 def note_few_clusters(cal: Calibration) -> None:
     """Warns where there are too few independent units."""
     if cal.cluster_rows is not None and len(cal.cluster_rows) < FEW_CLUSTERS:
-        notify(f"few clusters ({len(cal.cluster_rows)}): intervals and bands are unreliable", UQWarning)
+        notify(f"few clusters ({len(cal.cluster_rows)}): intervals and bands are unreliable")

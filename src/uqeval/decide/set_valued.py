@@ -6,7 +6,7 @@ The paper states the coverage of its sets as γ; it is 1 − γ·P(score ≤ β)
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,8 +22,6 @@ from uqeval.inference.measure import estimate_share
 from uqeval.inference.result import Estimate
 from uqeval.inference.sample import Rows
 
-__all__ = ["SetReport", "SetValuedClassifier"]
-
 
 @dataclass(frozen=True)
 class SetReport(Result):
@@ -37,11 +35,8 @@ class SetReport(Result):
 
     def frame_rows(self) -> list[dict[str, Any]]:
         """A row per number."""
-        rows = []
-        for name in ("coverage", "size", "single"):
-            e: Estimate = getattr(self, name)
-            rows.append({"quantity": name, "value": e.value, "low": e.low, "high": e.high, "n": e.n})
-        return rows
+        named = {"coverage": self.coverage, "size": self.size, "single": self.single}
+        return [{"quantity": q, "value": e.value, "low": e.low, "high": e.high, "n": e.n} for q, e in named.items()]
 
     def __str__(self) -> str:
         return (
@@ -138,15 +133,6 @@ class SetValuedClassifier:
         coverage = estimate_share(sets[np.arange(n), y], rows, level)
         single = estimate_share(sets.sum(axis=1) <= 1, rows, level)
         # The size is K less (K − 1) for each single label: an exact line.
-        size = Estimate(
-            value=k - (k - 1) * single.value,
-            low=k - (k - 1) * single.high,
-            high=k - (k - 1) * single.low,
-            se=(k - 1) * single.se,
-            level=level,
-            method=single.method,
-            n=n,
-            n_clusters=single.n_clusters,
-            warnings=single.warnings,
-        )
+        value, high, low = (k - (k - 1) * share for share in (single.value, single.low, single.high))
+        size = replace(single, value=value, low=low, high=high, se=(k - 1) * single.se, n_eff=None)
         return SetReport(coverage=coverage, size=size, single=single, n=n, n_classes=k)

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from decimal import ROUND_FLOOR, Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from uqeval._check import MEND, Nan, check_choice, check_level, check_rows, check_vector
+from uqeval._check import MEND, Nan, check_choice, check_count, check_level, check_rows, check_vector
 from uqeval._errors import InputError
 from uqeval._result import Grid, Result, as_text, number, strict, to_json
-from uqeval.decide import monitor
-from uqeval.decide.monitor import Check
-from uqeval.decide.rows import check_targets
-from uqeval.decide.stored import SCHEMA_VERSION, Stored, check_fields, read_json
+from uqeval.decide.monitor import Check, look
+from uqeval.decide.outcome import count
+from uqeval.decide.results import SCHEMA_VERSION, Stored, read_json, with_notes
+from uqeval.decide.rows import CLUSTER_METHODS, RISKS, check_target
 from uqeval.decide.walks import JOINT, METHODS
 from uqeval.inference.result import Estimate
-
-__all__ = ["Holdout", "Threshold", "Thresholds"]
 
 
 def shown(value: float, digits: int = 10) -> str:
@@ -48,12 +47,6 @@ class Holdout(Result):
     coverage: Estimate
     risk: Estimate
 
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Holdout:
-        """What `to_dict` gave."""
-        parts = {name: Estimate(**check_fields(Estimate, data.get(name) or {})) for name in ("coverage", "risk")}
-        return cls(**check_fields(cls, data | parts))
-
 
 @dataclass(frozen=True, eq=False)
 class Threshold(Stored):
@@ -64,15 +57,14 @@ class Threshold(Stored):
     level: float
     method: str
     feasible: bool
-    coverage: float  # share of the calibration rows accepted
-    coverage_interval: tuple[float, float]
-    risk: (
-        float  # on the rows that chose the threshold (optimistic); clusters have one vote each where `cluster` says so
-    )
-    risk_bound: float
-    n: int
-    n_accepted: int
-    errors_accepted: float  # an int for 0/1 errors; the total loss otherwise
+    coverage: float = math.nan  # share of the calibration rows accepted
+    coverage_interval: tuple[float, float] = (math.nan, math.nan)
+    # On the rows that chose the threshold (optimistic); clusters have one vote each where `cluster_method` says so.
+    risk: float = math.nan
+    risk_bound: float = math.nan
+    n: int = 0
+    n_accepted: int = 0
+    errors_accepted: float = 0  # an int for 0/1 errors; the total loss otherwise
     what: str = "error"  # "error", "loss" or "misaligned"
     score: str | None = None
     n_clusters: int | None = None
@@ -152,10 +144,7 @@ class Threshold(Stored):
         """
         if clusters is None and self.n_clusters is not None:
             raise InputError("The threshold was chosen with `clusters`. Pass the clusters of the new rows too.")
-        count = largest_cluster
-        if count is not None and (isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1):
-            raise InputError(f"`largest_cluster` must be an int ≥ 1; it is {largest_cluster!r}.")
-        most = largest_cluster or self.largest_cluster
+        most = self.largest_cluster if largest_cluster is None else check_count("largest_cluster", largest_cluster)
         if clusters is not None and most is None:
             raise InputError("The threshold knows no clusters. Pass largest_cluster=, the most rows that one can have.")
         # A service may look after every row, or at a batch that happens to be empty.
@@ -166,53 +155,30 @@ class Threshold(Stored):
                 f"The threshold was chosen for 0/1 errors; `error` holds {e[row]:g} at row {row}. For a loss choose it "
                 f'with risk="loss".'
             )
-        promise = monitor.Promise(
+        start = Check(
             max_risk=self.max_risk,
             level=self.level if level is None else check_level(level),
-            joint=self.joint,
-            hash=self._identity(),
-            largest_cluster=most if clusters is not None else None,
-            by_cluster=self.cluster_method == "subsample",
+            threshold_hash=self._identity(),
+            largest_cluster=None if clusters is None else most,
         )
-        return monitor.look(promise, self.accept(s), e, g, previous)
+        inside, one_vote = self.accept(s), self.cluster_method == "subsample"
+        seen = count(inside, e, g, joint=self.joint, one_vote=one_vote)
+        return look(start, previous, inside, seen, one_vote=one_vote)
 
     def _identity(self) -> str:
-        import hashlib
-
         parts = (repr(self.value), repr(self.max_risk), self.method, str(self.cluster_method), self.data_hash)
         return hashlib.sha256(" ".join(parts).encode()).hexdigest()
 
     @classmethod
     def from_value(cls, value: float, *, max_risk: float, level: float = 0.95, what: str = "error") -> Threshold:
         """A threshold fixed by hand, to `accept` and `check` with; its coverage and risk are not known."""
-        nan = math.nan
-        if np.ndim(max_risk) != 0:
-            raise InputError(f"`max_risk` is {max_risk!r}. Pass one number.")
-        (max_risk,) = check_targets(max_risk)
+        max_risk = check_target(max_risk)
         if isinstance(value, bool) or not isinstance(value, int | float | np.number) or math.isnan(value):
             raise InputError(f"`value` is {value!r}. Pass the score up to which one may act.")
-        check_choice("what", what, ("error", "loss", "misaligned"))
-        return cls(
-            value=float(value),
-            max_risk=max_risk,
-            level=check_level(level),
-            method="by hand",
-            feasible=value > -math.inf,
-            coverage=nan,
-            coverage_interval=(nan, nan),
-            risk=nan,
-            risk_bound=nan,
-            n=0,
-            n_accepted=0,
-            errors_accepted=0,
-            what=what,
-        )
+        check_choice("what", what, RISKS)
+        return cls(float(value), max_risk, check_level(level), "by hand", bool(value > -math.inf), what=what)
 
     # ---- store ----
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values by field name."""
-        return {"schema_version": SCHEMA_VERSION} | super().to_dict()
 
     def to_json(self) -> str:
         """JSON that `from_json` reads and a service can load: value, promise, method, version, hash of the data."""
@@ -222,28 +188,21 @@ class Threshold(Stored):
         return to_json(data)
 
     @classmethod
-    def from_json(cls, text: str | Path) -> Threshold:
-        """The threshold that `to_json` wrote: its text, or a path."""
-        return cls._from_dict(read_json(text, "Threshold"))
-
-    @classmethod
-    def _from_dict(cls, data: dict[str, Any]) -> Threshold:
+    def _from_dict(cls, data: dict[str, Any]) -> Self:
         if data.get("method") not in (*METHODS, "by hand"):
             raise InputError(f"The threshold was chosen by {data.get('method')!r}, which this uqeval does not know.")
         if data.get("feasible") is False:
             data["value"] = -math.inf
         elif data.get("value") == "inf":
             data["value"] = math.inf
-        if isinstance(data.get("holdout"), dict):
-            data["holdout"] = Holdout.from_dict(data["holdout"])
-        found = cls(**check_fields(cls, data))
-        known = found.what in ("error", "loss", "misaligned") and found.cluster_method in (None, "t", "subsample")
-        if math.isnan(found.value) or not known:
+        stored = super()._from_dict(data)
+        known = stored.what in RISKS and stored.cluster_method in (None, *CLUSTER_METHODS)
+        if math.isnan(stored.value) or not known:
             raise InputError(
-                f"This is not the JSON of a Threshold: its value is {found.value} for {found.what!r}. "
+                f"This is not the JSON of a Threshold: its value is {stored.value} for {stored.what!r}. "
                 f"Pass what to_json wrote."
             )
-        return found
+        return stored
 
     def frame_rows(self) -> list[dict[str, Any]]:
         """One row."""
@@ -271,11 +230,9 @@ class Threshold(Stored):
         if self.method == "by hand":
             return f"Act where {name} ≤ {shown(self.value)}. It was promised that {self._promised()}."
         low, high = self.coverage_interval
-        sure = (
-            "On average over calibration sets"
-            if self.method == "crc"
-            else f"With {100 * self.level:.6g}% confidence{' (asymptotic)' if self.cluster_method == 't' else ''}"
-        )
+        sure = f"With {100 * self.level:.6g}% confidence{' (asymptotic)' if self.cluster_method == 't' else ''}"
+        if self.method == "crc":
+            sure = "On average over calibration sets"
         return (
             f"Act where {name} ≤ {shown(self.value)}: {self.coverage:.1%} of inputs ({low:.1%}–{high:.1%}). "
             f"{sure}, {self._promised()}."
@@ -288,9 +245,8 @@ class Threshold(Stored):
             spread = f"of the accepted {inputs}, spread over all," if self.joint else f"of the accepted {inputs}"
             return f"the mean loss {spread} is at most {self.max_risk:g}"
         bad = "wrong" if self.what == "error" else "unlike the majority label"
-        return (
-            f"{share} all {inputs} are accepted and {bad}" if self.joint else f"{share} the accepted {inputs} are {bad}"
-        )
+        among = f"all {inputs} are accepted and" if self.joint else f"the accepted {inputs} are"
+        return f"{share} {among} {bad}"
 
     def __str__(self) -> str:
         lines = [self.statement()]
@@ -303,16 +259,13 @@ class Threshold(Stored):
             lines.append(
                 f"on {self.holdout.n:,} other rows: coverage {self.holdout.coverage}, risk {self.holdout.risk}"
             )
-        return "\n".join((*lines, *(f"! {note}" for note in self.warnings)))
+        return with_notes(lines, self.warnings)
 
 
 class Thresholds(tuple[Threshold, ...], Result):
     """Thresholds for several targets, in the order asked for, whose promises hold together."""
 
     __slots__ = ()
-
-    def __new__(cls, items: Iterable[Threshold]) -> Thresholds:
-        return super().__new__(cls, items)
 
     @property
     def feasible(self) -> bool:

@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 from uqeval._check import Float, Int
 from uqeval.decide.calibration import Calibration
 
-__all__ = ["JOINT", "METHODS", "largest_certified", "shares"]
-
 METHODS = ("fallback", "fst", "sgr", "bonferroni", "holm", "rcps", "crc")
 JOINT = ("rcps", "crc")
 _STARTS = 5
@@ -30,12 +28,9 @@ def largest_certified(
     method: str, cal: Calibration, max_risk: float, delta: float, thresholds: Float | None = None
 ) -> float:
     """The largest certified threshold, or −inf. `thresholds` (ascending) fixes the candidates beforehand."""
-    if method == "sgr":
-        return _sgr(cal, max_risk, delta, thresholds)
-    if method == "crc":
-        return _crc(cal, max_risk, thresholds)
-    if method == "rcps":
-        return _rcps(cal, max_risk, delta, thresholds)
+    if method in _SEARCHES:
+        values = cal.sorted if thresholds is None else thresholds
+        return _last(values, _SEARCHES[method](cal, max_risk, delta, len(values)))
     if thresholds is None:
         thresholds = cal.grid(_SIZES if method in ("bonferroni", "holm") else None)
     best_p = cal.best_p(thresholds, max_risk)
@@ -139,39 +134,42 @@ def _holm(p: Float, delta: float) -> int:
 _RULES: dict[str, Callable[[Float, float], int]] = {"fst": _fst, "bonferroni": _bonferroni, "holm": _holm}
 
 
-def _sgr(cal: Calibration, max_risk: float, delta: float, thresholds: Float | None) -> float:
+Passes = Callable[[Float], bool]  # whether the region below a value, given as an array of one, is certified
+
+
+def _sgr(cal: Calibration, max_risk: float, delta: float, m: int) -> Passes:
     """Selection with guaranteed risk (Geifman & El-Yaniv 2017): binary search over the number of accepted rows.
 
     Each of the at most ⌈log₂(m + 1)⌉ tests of m candidates gets its share of delta, and the largest region that
     passed is returned (not the last one looked at).
     """
-    values = cal.sorted if thresholds is None else thresholds
-    share = delta / _tests(len(values))
-    return _last(values, lambda t: bool(cal.p_values(t, max_risk)[0] <= share))
+    share = delta / _tests(m)
+    return lambda t: bool(cal.p_values(t, max_risk)[0] <= share)
 
 
-def _crc(cal: Calibration, max_risk: float, thresholds: Float | None) -> float:
+def _crc(cal: Calibration, max_risk: float, delta: float, m: int) -> Passes:
     """Conformal risk control (Angelopoulos et al. 2024): the loss of one more unit, all wrong, must still fit in.
 
     Units are rows; or clusters, whose rows then share one vote.
     """
-    units = cal.n_units
+    room = max_risk * (cal.n_units + 1) - 1
     # Rounding must not cost a row: (errors + 1) / (n + 1) may equal the target exactly.
-    room = max_risk * (units + 1) - 1
     room += 1e-9 * max(1.0, abs(room))
-    return _last(cal.sorted if thresholds is None else thresholds, lambda t: cal.votes(float(t[0])) <= room)
+    return lambda t: cal.votes(float(t[0])) <= room
 
 
-def _rcps(cal: Calibration, max_risk: float, delta: float, thresholds: Float | None) -> float:
+def _rcps(cal: Calibration, max_risk: float, delta: float, m: int) -> Passes:
     """Risk-controlling prediction sets (Bates et al. 2021): the joint risk only rises, so one walk needs no share.
 
     For independent rows: there the bound rises with the threshold, and a binary search finds what the walk would.
     """
-    values = cal.sorted if thresholds is None else thresholds
-    return _last(values, lambda t: bool(cal.p_values(t, max_risk, joint=True)[0] <= delta))
+    return lambda t: bool(cal.p_values(t, max_risk, joint=True)[0] <= delta)
 
 
-def _last(values: Float, passes: Callable[[Float], bool]) -> float:
+_SEARCHES = {"sgr": _sgr, "crc": _crc, "rcps": _rcps}
+
+
+def _last(values: Float, passes: Passes) -> float:
     """The largest of the ascending values that passed, in a binary search; −inf if none did."""
     low, high = 0, len(values)
     while low < high:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from uqeval._check import Nan, Progress, check_choice, check_level, check_seed
 from uqeval._errors import InputError, UQWarning, collected, notify
 from uqeval.distributed.engines.protocol import Engine
 from uqeval.distributed.plan.all_scores import joint_of_run
-from uqeval.distributed.plan.by_group import differences_by_group
+from uqeval.distributed.plan.by_group import by_group, differences_of_group
 from uqeval.distributed.plan.run import Request, Run
 from uqeval.distributed.plan.same_ranks import rank_alike_with
 from uqeval.distributed.source import Arrays, Source, Where
@@ -25,8 +26,7 @@ from uqeval.inference.paired import ALIKE, contrast
 from uqeval.inputs import Predictions
 from uqeval.metrics.registry import get_metric
 
-__all__ = ["compare", "compare_engine"]
-
+_MOST_NAMED = 20  # groups of a single row
 _ROUNDING = 1e-12  # of the values: two scores that rank alike may have bins of their own
 
 
@@ -118,9 +118,7 @@ def compare(
             if opened.pred is not None:
                 found = compare_rows(opened.pred, scores, question)
             else:
-                assert opened.engine is not None
-                assert opened.wanted is not None
-                found = compare_engine(opened.engine, Request(opened.wanted, [metric]), question)
+                found = compare_engine(*opened.on_engine([metric], count), question)
     return _told(found, (*raised, *opened.notes()))
 
 
@@ -147,11 +145,6 @@ def _models(given: Mapping[Any, Predictions], arrays: Arrays) -> dict[str, Predi
 def compare_engine(engine: Engine, request: Request, question: Question) -> Comparison:
     """All pairs of scores of the rows of an engine; closes it, whatever happens."""
     metric = question.metric
-    if question.resamples:
-        raise InputError(
-            'method="bootstrap" needs all rows in memory. '
-            'Leave it out, collect the frame, or read files with engine="memory".'
-        )
     if not metric.uses_score:
         raise InputError(f"{metric.name} is the same for all scores of one model. Compare models instead.")
     if request.wanted.scores is not None and len(request.wanted.scores) < 2:
@@ -164,11 +157,15 @@ def compare_engine(engine: Engine, request: Request, question: Question) -> Comp
             pairs = find_pairs(run.names, question.baseline)
             whole, clusters = _differences(run, pairs, question)
             groups: dict[str, Differences] = {}
-            together = 0
+            together = 0  # clusters, counted group by group
             if request.wanted.group is not None:
-                groups, together = differences_by_group(
-                    run, metric.name, pairs, lambda part: _differences(part, pairs, question)
-                )
+                work = partial(differences_of_group, run.names, metric.name, pairs)
+                made = by_group(run, work, lambda part: _differences(part, pairs, question))
+                groups = {name: one[0] for name, one in made.items() if one is not None}
+                single = [name for name, one in made.items() if one is None]
+                together = sum(one[1] for one in made.values() if one is not None)
+                together += len(single) if run.prepare.cluster is not None else 0
+                _note_single(single)
     finally:
         engine.close()
     rows = pair_rows(run.names, pairs, None, whole, question)
@@ -176,7 +173,7 @@ def compare_engine(engine: Engine, request: Request, question: Question) -> Comp
         rows += pair_rows(run.names, pairs, group, found, question)
     notes = list(dict.fromkeys(raised))
     mixed: dict[tuple[str, str], float] = {}
-    if together > clusters:  # counted group by group they are more: some span several
+    if together > clusters:  # some span several groups
         notes.append("clusters span several groups: no test across groups")
     elif groups:
         mixed = same_everywhere(run.names, pairs, list(groups.values()))
@@ -209,6 +206,13 @@ def _differences(run: Run, pairs: list[tuple[int, int]], question: Question) -> 
         for k, same in zip(places, rank_alike_with(run, a, [pairs[k][1] for k in places]), strict=True):
             contrasts[k] = ALIKE if same else contrasts[k]
     return Differences(joint, contrasts), clusters if run.prepare.cluster is not None else 0
+
+
+def _note_single(groups: list[str]) -> None:
+    for name in groups[:_MOST_NAMED]:
+        notify(f"group {name!r} has a single row and is left out")
+    if len(groups) > _MOST_NAMED:
+        notify(f"{len(groups) - _MOST_NAMED} more groups have a single row and are left out")
 
 
 def _cautions(run: Run, errors: bool, clusters: int) -> list[str]:

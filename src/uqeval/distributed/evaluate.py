@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from uqeval._check import Nan, Progress, check_choice, check_level, check_seed
-from uqeval._errors import InputError, UQWarning, collected, notify
+from uqeval._errors import UQWarning, collected, notify
 from uqeval.distributed.engines.protocol import Engine
 from uqeval.distributed.plan.all_scores import model_clusters, score_clusters
-from uqeval.distributed.plan.by_group import estimates_by_group
+from uqeval.distributed.plan.by_group import by_group, estimates_of_group
 from uqeval.distributed.plan.run import Request, Run
 from uqeval.distributed.plan.tallies import calibration_cells, model_tally, ranking_tally
 from uqeval.distributed.source import Arrays, Source, Where
@@ -21,11 +22,7 @@ from uqeval.evaluation.evaluate import How, evaluate_rows, note_small, notes_of,
 from uqeval.evaluation.result import Evaluation, Mixed, Row
 from uqeval.inference.bootstrap import check_resamples
 from uqeval.inference.intervals import estimate_ece, estimate_mean, estimate_ranking, miscalibrated
-from uqeval.inference.result import Estimate
 from uqeval.inference.tally import EceTally
-from uqeval.metrics.registry import Metric
-
-__all__ = ["evaluate", "evaluate_engine"]
 
 
 def evaluate(
@@ -122,22 +119,11 @@ def evaluate(
             if opened.pred is not None:
                 found = evaluate_rows(opened.pred, scores, named, how)
             else:
-                found = _evaluate(opened, named, how)
+                found = evaluate_engine(*opened.on_engine(named, count), how)
     found = replace(found, warnings=tuple(dict.fromkeys((*raised, *found.warnings, *opened.notes()))))
     for note in found.warnings:
         notify(note, UQWarning, stacklevel=2)
     return found
-
-
-def _evaluate(opened: Source, metrics: list[str] | None, how: How) -> Evaluation:
-    if how.resamples:
-        raise InputError(
-            'method="bootstrap" needs all rows in memory. '
-            'Leave it out, collect the frame, or read files with engine="memory".'
-        )
-    assert opened.engine is not None
-    assert opened.wanted is not None
-    return evaluate_engine(opened.engine, Request(opened.wanted, metrics), how)
 
 
 # ---- on an engine -----------------------------------------------------------------------------------------------
@@ -155,8 +141,11 @@ def evaluate_engine(engine: Engine, request: Request, how: How) -> Evaluation:
             rows = _rows(run, how, tie_rate)
             mixed: tuple[Mixed, ...] = ()
             if request.wanted.group is not None:
-                found, small = estimates_by_group(run, how.level, how.seed, lambda part: _rows(part, how, {}))
-                grouped = [replace(row, group=name) for name, part in found.items() for row in part]
+                plain = How(how.level, seed=how.seed)  # progress does not travel
+                work = partial(estimates_of_group, run.names, [metric.name for metric in run.metrics], plain)
+                found = by_group(run, work, lambda part: _rows(part, how, {}))
+                small = [name for name, part in found.items() if part is None]
+                grouped = [replace(row, group=name) for name, part in found.items() for row in part or ()]
                 note_small(small)
                 # Clusters counted group by group are more than in all where some span several.
                 if run.prepare.cluster is not None and _clusters(grouped) + len(small) > _clusters(rows):
@@ -196,18 +185,12 @@ def _rows(run: Run, how: How, tie_rate: dict[str, float]) -> list[Row]:
     for metric in model:
         tally = model_tally(metric, run.state, of_model)
         if isinstance(tally, EceTally):
-            found = _ece(metric, tally, run, how)
+            drawn = (calibration_cells(run.state), 1 - how.level, check_seed(how.seed))
+            found = estimate_ece(metric, tally, how.level, partial(miscalibrated, tally, *drawn))
         else:
             found = estimate_mean(metric, tally, how.level)
         rows.append(Row(None, metric.name, None, found))
     return rows
-
-
-def _ece(metric: Metric, tally: EceTally, run: Run, how: How) -> Estimate:
-    def rejected() -> bool:
-        return miscalibrated(tally, calibration_cells(run.state), 1 - how.level, check_seed(how.seed))
-
-    return estimate_ece(metric, tally, how.level, rejected)
 
 
 def _clusters(rows: list[Row]) -> int:

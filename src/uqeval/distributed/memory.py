@@ -16,8 +16,6 @@ from uqeval._errors import InputError
 from uqeval.inputs.columns import plan_columns
 from uqeval.inputs.files import PredictionFiles
 
-__all__ = ["memory_available", "memory_needed", "too_large", "usual_memory"]
-
 # Bytes for a row of `uqeval.evaluate`, all metrics: measured with 1 to 10 scores, 2 to 100 classes.
 _ROW, _PER_COLUMN, _PER_SCORE = 60, 42, 150
 # Scores that the model's output gives.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from uqeval._result import Result
-
-__all__ = ["Summary", "Timed"]
 
 
 @dataclass
@@ -38,16 +38,11 @@ class Summary(Result):
             f"largest task {self.largest_task:,} rows, {sum(self.seconds.values()):.1f} s"
         )
 
-
-class Timed:
-    """Adds the seconds inside the block to a stage."""
-
-    def __init__(self, summary: Summary, stage: str) -> None:
-        self.summary, self.stage = summary, stage
-
-    def __enter__(self) -> None:
-        self.start = time.perf_counter()
-
-    def __exit__(self, *_: object) -> None:
-        spent = time.perf_counter() - self.start
-        self.summary.seconds[self.stage] = self.summary.seconds.get(self.stage, 0.0) + spent
+    @contextmanager
+    def timed(self, stage: str) -> Iterator[None]:
+        """Adds the seconds inside the block to a stage."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - start

@@ -19,13 +19,12 @@ from uqeval.distributed.engines.open import open_engine
 from uqeval.distributed.engines.protocol import Engine
 from uqeval.distributed.memory import too_large, usual_memory
 from uqeval.distributed.plan.columns import Wanted
+from uqeval.distributed.plan.run import Request
 from uqeval.evaluation.evaluate import from_arrays
 from uqeval.inputs import Predictions
 from uqeval.inputs.columns import Columns, column_options
 from uqeval.inputs.files import PredictionFiles
 from uqeval.metrics.registry import REGISTRY
-
-__all__ = ["Arrays", "Source", "Where"]
 
 MEMORY = "memory"
 
@@ -138,6 +137,17 @@ class Source:
         except BaseException:
             engine.close()
             raise
+
+    def on_engine(self, metrics: list[str] | None, resamples: int) -> tuple[Engine, Request]:
+        """The engine, and what is asked of it."""
+        if resamples:
+            raise InputError(
+                'method="bootstrap" needs all rows in memory. '
+                'Leave it out, collect the frame, or read files with engine="memory".'
+            )
+        assert self.engine is not None
+        assert self.wanted is not None
+        return self.engine, Request(self.wanted, metrics)
 
     @contextmanager
     def explained(self) -> Iterator[None]:

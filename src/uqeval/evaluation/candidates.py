@@ -16,8 +16,6 @@ from uqeval.inference.measure import Measurement
 from uqeval.inputs import Predictions
 from uqeval.metrics.registry import Metric
 
-__all__ = ["Candidate", "find_candidates", "find_pairs"]
-
 
 @dataclass(frozen=True)
 class Candidate:

@@ -21,8 +21,6 @@ from uqeval.inference.tally import JointTally
 from uqeval.inputs import Predictions
 from uqeval.metrics.registry import Metric
 
-__all__ = ["Differences", "Question", "compare_rows", "differences_of_rows", "pair_rows", "same_everywhere"]
-
 
 @dataclass(frozen=True)
 class Question:

@@ -15,8 +15,6 @@ from uqeval.evaluation.result import SCHEMA_VERSION
 from uqeval.inference.multiplicity import cliques
 from uqeval.metrics.registry import REGISTRY
 
-__all__ = ["Comparison", "Pair"]
-
 
 @dataclass(frozen=True)
 class Pair:

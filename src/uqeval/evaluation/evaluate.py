@@ -22,20 +22,6 @@ from uqeval.inference.result import Estimate
 from uqeval.inputs import Predictions
 from uqeval.metrics.registry import REGISTRY, Metric, get_metric
 
-__all__ = [
-    "How",
-    "check_metrics",
-    "check_scores",
-    "estimates",
-    "evaluate_rows",
-    "from_arrays",
-    "note_small",
-    "notes_of",
-    "same_in_groups",
-    "spans_groups",
-    "without_zero_weights",
-]
-
 _MOST_NOTES = 5  # of one kind, group by group
 
 

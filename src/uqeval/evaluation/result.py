@@ -17,8 +17,6 @@ from uqeval.metrics.registry import REGISTRY
 if TYPE_CHECKING:
     from uqeval.evaluation.row_data import RowData
 
-__all__ = ["Evaluation", "Row"]
-
 SCHEMA_VERSION = 1
 _MOST_GROUPS = 20  # printed; all are in the data
 _LEAST_ERRORS = 10

@@ -19,8 +19,6 @@ from uqeval.inputs import Predictions
 from uqeval.metrics.proper import brier_rows, log_loss_rows, right_rows, weighted_mean
 from uqeval.metrics.registry import Metric
 
-__all__ = ["RowData"]
-
 Column = NDArray[Any] | None
 # What a user must give for each quantity.
 _GIVEN: dict[str, tuple[str, ...]] = {

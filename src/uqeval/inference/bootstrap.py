@@ -22,8 +22,6 @@ from uqeval.metrics.areas import Accepted, Areas
 from uqeval.metrics.calibration import bin_rows
 from uqeval.metrics.registry import Metric
 
-__all__ = ["check_resamples", "percentile", "resample_ece", "resample_means", "resample_samples"]
-
 _CELLS = 1 << 22  # draws held at a time
 
 

@@ -19,8 +19,6 @@ from uqeval._result import Result, number
 from uqeval.inference.forms import NAN, t_quantile, z_quantile
 from uqeval.inference.result import Estimate
 
-__all__ = ["CorrelationTest", "compare_correlations", "pearson"]
-
 
 def pearson(
     x: ArrayLike,

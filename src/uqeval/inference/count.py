@@ -28,15 +28,6 @@ from uqeval.metrics.correlation import pair_rows
 from uqeval.metrics.proper import weighted_mean
 from uqeval.metrics.registry import Metric
 
-__all__ = [
-    "calibration_cells",
-    "count_ece",
-    "count_mean",
-    "count_sample",
-    "joint_of_rows",
-    "joint_of_samples",
-]
-
 _CELLS = 4096  # rows of the calibration test are pooled into that many cells of almost equal confidence
 
 

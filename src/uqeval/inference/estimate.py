@@ -38,8 +38,6 @@ from uqeval.metrics.calibration import check_confidence
 from uqeval.metrics.ood import check_in_out
 from uqeval.metrics.registry import Metric, get_metric
 
-__all__ = ["announce", "bootstrap", "bootstrapped", "estimate"]
-
 
 def estimate(
     metric: str,

@@ -11,20 +11,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "Interval",
-    "clopper_pearson",
-    "fay_feuer",
-    "log_t",
-    "logit_t",
-    "risk_band",
-    "settled",
-    "t_interval",
-    "t_quantile",
-    "wilson",
-    "z_quantile",
-]
-
 NAN = float("nan")
 
 

@@ -16,8 +16,6 @@ from uqeval.metrics.areas import Accepted, Blocks, Ranked
 from uqeval.metrics.calibration import Bins, l1
 from uqeval.metrics.registry import Metric
 
-__all__ = ["area_influence", "aurc_influence", "best_slope", "concordance_influence", "ece_influence", "later_shares"]
-
 
 def concordance_influence(sample: Sample) -> Float:
     """UQ-AUC and UQ-C-index: 2W(c_i − C·m_i)/M."""

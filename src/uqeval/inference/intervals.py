@@ -37,8 +37,6 @@ from uqeval.metrics.areas import Accepted
 from uqeval.metrics.calibration import debiased_l1, squared_l2
 from uqeval.metrics.registry import Metric
 
-__all__ = ["estimate_ece", "estimate_mean", "estimate_ranking", "miscalibrated"]
-
 _FEW = 10
 _REPETITIONS = 999
 _CELLS_AT_ONCE = 1 << 22

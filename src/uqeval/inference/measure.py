@@ -27,8 +27,6 @@ from uqeval.inference.tally import JointTally
 from uqeval.metrics.proper import weighted_mean
 from uqeval.metrics.registry import REGISTRY, Metric
 
-__all__ = ["Measurement", "estimate_share", "joint", "resample"]
-
 
 @dataclass(frozen=True)
 class Measurement:

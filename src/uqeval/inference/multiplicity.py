@@ -13,8 +13,6 @@ from uqeval.inference.forms import t_quantile
 from uqeval.inference.paired import Contrast
 from uqeval.inference.tally import JointTally
 
-__all__ = ["Adjusted", "adjust", "bootstrap_contrasts", "cliques", "heterogeneity"]
-
 _DRAWS = 50_000
 _CHUNK = 1_000_000  # numbers held at a time
 

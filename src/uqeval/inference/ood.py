@@ -15,8 +15,6 @@ from uqeval.metrics.areas import tie_blocks
 from uqeval.metrics.ood import average_precision, rank_needed, stack
 from uqeval.metrics.registry import REGISTRY
 
-__all__ = ["estimate_aupr", "estimate_auroc", "estimate_fpr"]
-
 
 def estimate_auroc(score_in: Float, score_out: Float, level: float) -> Estimate:
     """The interval of UQ-AUC, with foreign rows in the place of errors."""

@@ -11,8 +11,6 @@ from uqeval import kernels
 from uqeval.inference.sample import Sample
 from uqeval.inference.tally import NAN, JointTally
 
-__all__ = ["ALIKE", "Contrast", "contrast", "rank_alike"]
-
 
 class Contrast(NamedTuple):
     """values[a] − values[b]; `close` where the two move so alike that their covariance has lost its digits."""

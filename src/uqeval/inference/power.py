@@ -17,8 +17,6 @@ from uqeval._result import Result, number
 from uqeval.inference.forms import z_quantile
 from uqeval.inference.result import Estimate
 
-__all__ = ["SampleSize", "detectable_difference", "influence_sd", "sample_size"]
-
 
 @dataclass(frozen=True)
 class SampleSize(Result):

@@ -7,8 +7,6 @@ from typing import Any
 
 from uqeval._result import Result, number
 
-__all__ = ["Estimate"]
-
 
 @dataclass(frozen=True)
 class Estimate(Result):

@@ -16,8 +16,6 @@ from uqeval.kernels import AucSums
 from uqeval.metrics.areas import Ranked
 from uqeval.metrics.calibration import Bins, bin_rows
 
-__all__ = ["Confidences", "Rows", "Sample", "kish", "mass"]
-
 
 def mass(weights: Float) -> Mass:
     """Rows, weight and squared weight; does not depend on the order of rows."""

@@ -17,9 +17,6 @@ from uqeval._check import Float, Int
 from uqeval.metrics.calibration import Bins
 from uqeval.metrics.correlation import tau_b
 
-__all__ = ["AreaTally", "AucTally", "Cells", "EceTally", "JointPart", "JointTally", "Mass", "MeanTally", "Moments"]
-__all__ += ["PairTally", "Sizes", "Spread"]
-
 NAN = float("nan")
 _TINY = 1e-9  # of the variances: below that the covariance route has lost its digits
 

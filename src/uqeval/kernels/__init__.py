@@ -95,26 +95,22 @@ draw_units = _numpy.draw_units
 
 def order_by(x: Float) -> Order:
     """Rows in stable order of x, with its tie groups."""
-    result: Order = _kernels().order_by(x)
-    return result
+    return _kernels().order_by(x)
 
 
 def auc_counts(score: Float, error: Bit) -> tuple[Int, AucSums]:
     """credit2 of every row when the loss is 0/1, and its exact sums."""
-    result: tuple[Int, AucSums] = _kernels().auc_counts(score, error)
-    return result
+    return _kernels().auc_counts(score, error)
 
 
 def pair_counts(scores: Float, loss: Float, threads: int = 1) -> tuple[Int, Int]:
     """(K, n) credit2 of K scores, and (n,) comparable: see `pairs`."""
-    result: tuple[Int, Int] = _kernels().pair_counts(scores, loss, threads)
-    return result
+    return _kernels().pair_counts(scores, loss, threads)
 
 
 def concordance_sums(credit2: Int, comparable: Int) -> ConcordanceSums:
     """Totals and delete-one moments of the per-row counts."""
-    result: ConcordanceSums = _kernels().concordance_sums(credit2, comparable)
-    return result
+    return _kernels().concordance_sums(credit2, comparable)
 
 
 def order_free_sum(x: Float) -> float:
@@ -126,8 +122,7 @@ def bootstrap_totals(
     score: Float, loss: Float, unit: Int, units: int, seeds: NDArray[np.uint64], threads: int = 1
 ) -> Int:
     """Pair totals of resamples; resample b draws units from the stream seeds[b]: see `pairs`."""
-    result: Int = _kernels().bootstrap_totals(score, loss, unit, units, seeds, threads)
-    return result
+    return _kernels().bootstrap_totals(score, loss, unit, units, seeds, threads)
 
 
 def bootstrap_areas(
@@ -140,8 +135,7 @@ def bootstrap_areas(
     threads: int = 1,
 ) -> Float:
     """Sums behind the selective-prediction areas of resamples: see `pairs`."""
-    result: Float = _kernels().bootstrap_areas(score, loss, unit, units, seeds, with_aurc, threads)
-    return result
+    return _kernels().bootstrap_areas(score, loss, unit, units, seeds, with_aurc, threads)
 
 
 def weighted_pair_counts(score: Float, loss: Float, weights: Float, clusters: Int | None = None) -> tuple[Float, Float]:

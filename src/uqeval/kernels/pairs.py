@@ -17,17 +17,6 @@ from numpy.typing import NDArray
 
 from uqeval.kernels._types import AucSums, Bit, ConcordanceSums, Float, Int, Order, alike_sums
 
-__all__ = [
-    "auc_counts",
-    "bootstrap_areas",
-    "bootstrap_totals",
-    "concordance_sums",
-    "order_by",
-    "order_free_sum",
-    "pair_counts",
-    "weighted_credit",
-]
-
 # Rows compared with each other directly, a byte each: many for long arrays, few where a NumPy call costs more.
 _BLOCK, _LEAF_BITS = 64, 6
 _SMALL, _SMALL_BLOCK, _SMALL_LEAF_BITS = 1 << 16, 32, 5
@@ -158,8 +147,7 @@ def _credit2(joint: _Joint, losses: Order, count: Int) -> Int:
     both = joint.both_end - joint.both_start
     score_part = joint.end - joint.start - 2 * joint.end - 2 * (joint.both_start - joint.start)
     score_part += both - 2 * (p - joint.both_start)
-    result: Int = 4 * count + score_part + 2 * (n - end) - 2 * (joint.q - start)
-    return result
+    return 4 * count + score_part + 2 * (n - end) - 2 * (joint.q - start)
 
 
 def pair_counts(scores: Float, loss: Float, threads: int = 1) -> tuple[Int, Int]:

@@ -19,8 +19,6 @@ from torch import Tensor
 from uqeval._check import Progress
 from uqeval._errors import InputError
 
-__all__ = ["Bank", "Net", "initial_layers", "train"]
-
 _BETA1, _BETA2, _EPS = 0.9, 0.999, 1e-8  # Adam (Kingma & Ba 2015)
 _MOST = 32  # networks side by side
 _AT_ONCE = 1 << 22  # hidden activations of a forward pass

@@ -11,21 +11,10 @@ import numpy as np
 import torch
 from torch import nn
 
+from uqeval._check import check_count
 from uqeval._errors import InputError, UQWarning, notify
 from uqeval.inputs.predictions import Predictions
-from uqeval.methods.loop import (
-    Device,
-    Passes,
-    Progress,
-    check_count,
-    check_device,
-    check_model,
-    draw_seeds,
-    forked_rng,
-    ready,
-)
-
-__all__ = ["MCDropout"]
+from uqeval.methods.loop import Device, Passes, Progress, check_device, check_model, draw_seeds, forked_rng, ready
 
 _LAYERS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
 

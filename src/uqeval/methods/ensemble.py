@@ -9,20 +9,10 @@ import numpy as np
 import torch
 from torch import nn
 
+from uqeval._check import check_count
 from uqeval._errors import InputError
 from uqeval.inputs.predictions import Predictions
-from uqeval.methods.loop import (
-    Device,
-    Passes,
-    Progress,
-    check_count,
-    check_device,
-    check_model,
-    draw_seeds,
-    ready,
-)
-
-__all__ = ["DeepEnsemble"]
+from uqeval.methods.loop import Device, Passes, Progress, check_device, check_model, draw_seeds, ready
 
 
 class DeepEnsemble:

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import TracebackType
+from itertools import chain
 from typing import Any, Literal, NoReturn, TypeAlias
 
 import numpy as np
@@ -19,19 +19,6 @@ from torch import nn
 
 from uqeval._check import Float, Int, check_labels, check_seed, to_array
 from uqeval._errors import InputError
-
-__all__ = [
-    "Device",
-    "Passes",
-    "Progress",
-    "check_count",
-    "check_device",
-    "check_model",
-    "draw_seeds",
-    "forked_rng",
-    "logits_of",
-    "ready",
-]
 
 Device: TypeAlias = str | torch.device | None
 Progress: TypeAlias = Callable[[str, int, int | None], object] | Literal[False] | None
@@ -46,13 +33,6 @@ def check_model(name: str, model: object) -> nn.Module:
             f"`{name}` is a {type(model).__name__}. Pass a torch.nn.Module that returns logits (batch, K)."
         )
     return model
-
-
-def check_count(name: str, value: int) -> int:
-    """An int of at least 1."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise InputError(f"`{name}` must be an int of at least 1; it is {value!r}.")
-    return int(value)
 
 
 def check_device(device: Device) -> Device:
@@ -80,9 +60,8 @@ def ready(model: nn.Module, device: Device, *, active: Iterable[nn.Module] = ())
 
     Yields the device that inputs go to.
     """
-    homes = {tensor.device for tensors in (model.parameters(), model.buffers()) for tensor in tensors}
-    first = next((tensor.device for tensors in (model.parameters(), model.buffers()) for tensor in tensors), None)
-    home = first or torch.device("cpu")
+    homes = list(dict.fromkeys(tensor.device for tensor in chain(model.parameters(), model.buffers())))
+    home = homes[0] if homes else torch.device("cpu")
     target = _target(home, device)
     if target != home and len(homes) > 1:
         raise InputError(
@@ -167,9 +146,7 @@ class Passes:
     def __enter__(self) -> Passes:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._meter.close()
 
     def run(self, model: nn.Module, device: torch.device, reseed: Callable[[], None] | None = None) -> None:

@@ -10,8 +10,6 @@ from torch import nn
 from uqeval.inputs.predictions import Predictions
 from uqeval.methods.loop import Device, Progress, check_device, check_model, logits_of
 
-__all__ = ["Softmax"]
-
 
 class Softmax:
     """One model's softmax, in eval mode.

@@ -15,8 +15,6 @@ from uqeval._errors import InputError
 from uqeval.inputs.predictions import Predictions
 from uqeval.methods.loop import Device, Progress, check_device, check_model, logits_of
 
-__all__ = ["TemperatureScaling"]
-
 _BLOCK = 1 << 20  # numbers worked on at once: no second copy of all logits
 
 

@@ -14,8 +14,6 @@ from numpy.typing import ArrayLike, NDArray
 from uqeval._check import MEND, Float, Int, check_bits_and_weights, check_choice, check_vector
 from uqeval._errors import InputError
 
-__all__ = ["ece", "ece_debiased"]
-
 Scheme = Literal["width", "mass"]
 Norm = Literal["l1", "l2"]
 

@@ -12,8 +12,6 @@ from uqeval import kernels
 from uqeval._check import Float, Nan, check_rows
 from uqeval._errors import UndefinedMetricWarning, notify
 
-__all__ = ["uq_c_index"]
-
 
 def uq_c_index(score: ArrayLike, loss: ArrayLike, *, weights: ArrayLike | None = None, nan: Nan = "raise") -> float:
     r"""Probability that of two rows with different losses the one with the larger loss has the higher score.

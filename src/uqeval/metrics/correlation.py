@@ -12,8 +12,6 @@ from uqeval import kernels
 from uqeval._check import Float, Nan, check_rows
 from uqeval._errors import UndefinedMetricWarning, notify
 
-__all__ = ["kendall_tau", "somers_d"]
-
 
 class PairRows(NamedTuple):
     """Row sums over the other rows: concordant − discordant, pairs that differ in score, in truth."""

@@ -27,8 +27,6 @@ from uqeval._errors import InputError, UndefinedMetricWarning, UQWarning, collec
 from uqeval.metrics.concordance import c_index_value, uq_c_index
 from uqeval.metrics.ranking import auc_value, uq_auc
 
-__all__ = ["one_vs_rest"]
-
 Average = Literal["macro", "weighted", "micro"]
 _MOST_ITEMS = 50_000_000
 

@@ -15,8 +15,6 @@ from uqeval._errors import InputError, UQWarning, notify
 from uqeval.metrics.areas import tie_blocks
 from uqeval.metrics.ranking import auc_value
 
-__all__ = ["fpr_at_tpr", "ood_aupr", "ood_auroc"]
-
 
 def check_in_out(score_in: ArrayLike, score_out: ArrayLike) -> tuple[Float, Float]:
     """Clean scores of both sides."""

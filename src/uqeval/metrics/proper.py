@@ -11,8 +11,6 @@ from uqeval import kernels
 from uqeval._check import Float, check_bits_and_weights, check_labels, check_lengths, check_probs, check_weights
 from uqeval._errors import InputError, UQWarning, notify
 
-__all__ = ["accuracy", "brier", "log_loss"]
-
 
 def accuracy(error: ArrayLike, *, weights: ArrayLike | None = None) -> float:
     """Share of right predictions.

@@ -11,8 +11,6 @@ from uqeval import kernels
 from uqeval._check import Bit, Float, Nan, check_rows
 from uqeval._errors import UndefinedMetricWarning, notify
 
-__all__ = ["uq_auc"]
-
 
 def uq_auc(score: ArrayLike, error: ArrayLike, *, weights: ArrayLike | None = None, nan: Nan = "raise") -> float:
     r"""Probability that a wrong prediction gets a higher score than a right one.

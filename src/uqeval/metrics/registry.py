@@ -21,8 +21,6 @@ from uqeval.metrics.proper import accuracy, brier, brier_rows, log_loss, log_los
 from uqeval.metrics.ranking import uq_auc
 from uqeval.metrics.selective import auarc, augrc, aurc, e_aurc, g_auc, h_auc, naurc, prr, selective_accuracy
 
-__all__ = ["REGISTRY", "Metric", "get_metric"]
-
 INF = float("inf")
 Kind = Literal["auc", "pairs", "tau", "area", "mean", "ece", "two sets"]
 Interval = Literal["logit", "atanh", "gamma", "log", "t", "binomial", "tested", "bootstrap"]

@@ -14,7 +14,7 @@ import numpy as np
 from uqeval._check import Float
 from uqeval._errors import InputError, collected
 from uqeval.decide.calibration import Calibration
-from uqeval.decide.choose import Plan, rows_needed
+from uqeval.decide.certification import Certification
 from uqeval.decide.risk_map import risk_map
 from uqeval.decide.threshold import shown as printed
 from uqeval.decide.walks import largest_certified
@@ -79,9 +79,9 @@ def _certified(cal: Calibration, target: float, level: float, tried: int) -> dic
     delta = (1 - level) / tried
     value = largest_certified("fallback", cal, target, delta)
     if value == -math.inf:
-        plan = Plan("fallback", (target,), level, delta, n_scores=tried)
+        rule = Certification("fallback", (target,), level, delta, n_scores=tried)
         nothing = {"value": None, "accepted": 0, "errors": 0, "coverage": 0.0, "risk": None}
-        return nothing | {"rows_needed": rows_needed(plan, cal, cal, target)}
+        return nothing | {"rows_needed": rule.rows_needed(cal, cal, target)}
     at = np.array([value])
     accepted, bad = int(cal.accepted(at)[0]), float(cal.bad(at)[0])
     return {

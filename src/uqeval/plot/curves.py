@@ -12,22 +12,9 @@ from numpy.typing import NDArray
 from uqeval._check import check_choice
 from uqeval._errors import InputError
 from uqeval.evaluation.result import Evaluation
-from uqeval.plot import data, theme
+from uqeval.plot import data, parts, theme
 from uqeval.plot.data import Columns
-from uqeval.plot.parts import (
-    HEIGHT,
-    PANEL,
-    PERCENT,
-    WIDTH,
-    bands_and_lines,
-    counted,
-    more,
-    size,
-    small_multiples,
-    wrapped,
-)
-
-__all__ = ["mbc", "mce", "risk_coverage", "roc"]
+from uqeval.plot.parts import HEIGHT, PANEL, PERCENT, WIDTH, bands_and_lines, more, size
 
 _COVERAGE = "coverage (share of inputs accepted)"
 _FEW = 0.05  # the y axis need not reach the noise at lower coverages
@@ -64,13 +51,8 @@ def roc(ev: Evaluation, scores: Sequence[str] | str | None = None) -> theme.Figu
     share = alt.Scale(domain=[0, 1])
     x = alt.X("x:Q", scale=share, axis=PERCENT, title="share of the right predictions above the threshold")
     y = alt.Y("y:Q", scale=share, axis=PERCENT, title="share of the errors above the threshold")
-    tooltip = [
-        alt.Tooltip("score:N"),
-        alt.Tooltip("threshold:Q", format=".3~g"),
-        alt.Tooltip("y:Q", format=".1%", title="errors above it"),
-        *_limits(table.weights is None),
-        alt.Tooltip("x:Q", format=".1%", title="right above it"),
-    ]
+    shares = "y|.1%|errors above it", *_limits(table.weights is None), "x|.1%|right above it"
+    tooltip = parts.tips("score", "threshold|.3~g", *shares)
     diagonal = _reference([{"at": 0.0, "to": 0.0}, {"at": 1.0, "to": 1.0}], [4, 4])
     chart = alt.layer(diagonal, *bands_and_lines(ev, names, rows, x, y, tooltip)).properties(width=360, height=360)
     note = data.band_note(table, error, ev.level)
@@ -115,7 +97,7 @@ def risk_coverage(ev: Evaluation, scores: Sequence[str] | str | None = None) -> 
     best = [{"at": row["coverage"], "to": row["risk"]} for row in theme.joined(data.oracle(loss, table.weights))]
     labels = [_word("random score", 0.2, min(rate, top), 4, -7), _best_label(best)]
     lines = [_reference([{"at": 0.0, "to": rate}, {"at": 1.0, "to": rate}], [4, 4]), _reference(best, [2, 2])]
-    chart = _against_coverage(ev, names, curves, _risk_title(loss), top, [*lines, *labels], table.weights is None)
+    chart = _against_coverage(ev, curves, _risk_title(loss), top, [*lines, *labels], table.weights is None)
     subtitle = [data.band_note(table, loss, ev.level), more(ev, names, scores)]
     return theme.finish(chart, f"Risk against coverage: {size(ev)}", subtitle)
 
@@ -193,10 +175,10 @@ def _sub_level(
     curves = {name: data.risk_points(cut(table.score(name)), loss, weights, clusters, ev.level) for name in names}
     rate = float(np.average(loss, weights=weights))
     top = _top(curves, rate)
-    of = f"{len(loss):,} rows, {counted(int(loss.sum()), 'error' if kept is None else 'misalignment')}"
+    of = f"{len(loss):,} rows, {parts.counted(int(loss.sum()), 'error' if kept is None else 'misalignment')}"
     band = data.band_note(table, loss, ev.level)
     if x == "coverage":
-        chart = _against_coverage(ev, names, curves, axis, top, [], weights is None)
+        chart = _against_coverage(ev, curves, axis, top, [], weights is None)
         return theme.finish(chart, f"{title}: {of}", [band, note, more(ev, names, scores)])
     rows = []
     for place, (name, points) in enumerate(curves.items()):
@@ -214,29 +196,23 @@ def _against_threshold(
     width, height = PANEL if len(names) > 1 else (WIDTH, HEIGHT)
     xs = alt.X("threshold:Q", title="threshold β (accept score ≤ β)", scale=alt.Scale(zero=False, nice=False))
     ys = alt.Y(
-        "risk:Q", title=axis if len(names) == 1 else wrapped(axis), axis=PERCENT, scale=alt.Scale(domain=[0, top])
+        "risk:Q", title=axis if len(names) == 1 else parts.wrapped(axis), axis=PERCENT, scale=alt.Scale(domain=[0, top])
     )
     layers = bands_and_lines(ev, names, rows, xs, ys, _risk_tooltip(banded), legend=False)
     layered = alt.layer(*layers, data=theme.as_data(rows)).properties(width=width, height=height)
-    return small_multiples(layered).resolve_scale(x="independent").resolve_axis(x="independent")
+    return parts.small_multiples(layered, own_x=True)
 
 
 # ---- parts -----------------------------------------------------------------------------------------------------
 
 
 def _against_coverage(
-    ev: Evaluation,
-    names: list[str],
-    curves: dict[str, Columns],
-    axis: str,
-    top: float,
-    under: list[Any],
-    banded: bool,
+    ev: Evaluation, curves: dict[str, Columns], axis: str, top: float, under: list[Any], banded: bool
 ) -> Any:
-    rows = [row for name in names for row in theme.joined(curves[name], score=name)]
+    rows = [row for name, points in curves.items() for row in theme.joined(points, score=name)]
     x = alt.X("coverage:Q", scale=alt.Scale(domain=[0, 1]), axis=PERCENT, title=_COVERAGE)
     y = alt.Y("risk:Q", scale=alt.Scale(domain=[0, top]), axis=PERCENT, title=axis)
-    layers = bands_and_lines(ev, names, rows, x, y, _risk_tooltip(banded))
+    layers = bands_and_lines(ev, list(curves), rows, x, y, _risk_tooltip(banded))
     return alt.layer(*under, *layers).properties(width=WIDTH, height=HEIGHT)
 
 
@@ -261,18 +237,12 @@ def _word(text: str, at: float, to: float, dx: int, dy: int, align: Literal["lef
 
 
 def _risk_tooltip(banded: bool) -> list[alt.Tooltip]:
-    return [
-        alt.Tooltip("score:N"),
-        alt.Tooltip("threshold:Q", format=".4~g"),
-        alt.Tooltip("coverage:Q", format=".1%"),
-        alt.Tooltip("accepted:Q", format=",", title="rows accepted"),
-        alt.Tooltip("risk:Q", format=".2%"),
-        *_limits(banded),
-    ]
+    accepted = "threshold|.4~g", "coverage|.1%", "accepted|,|rows accepted"
+    return parts.tips("score", *accepted, "risk|.2%", *_limits(banded))
 
 
-def _limits(banded: bool) -> list[alt.Tooltip]:
-    return [alt.Tooltip(f"{key}:Q", format=".1%", title=f"band, {key}") for key in ("low", "high")] if banded else []
+def _limits(banded: bool) -> list[str]:
+    return ["low|.1%|band, low", "high|.1%|band, high"] if banded else []
 
 
 def _top(curves: dict[str, Columns], rate: float) -> float:

@@ -24,25 +24,6 @@ from uqeval.inference.sample import Rows
 from uqeval.metrics.areas import Blocks, tie_blocks, walk
 from uqeval.metrics.calibration import bin_rows
 
-__all__ = [
-    "band_note",
-    "check_evaluation",
-    "density",
-    "errors_of",
-    "gap_of",
-    "group_rows",
-    "histogram",
-    "misaligned_rows",
-    "oracle",
-    "psi_points",
-    "reliability_bins",
-    "risk_points",
-    "roc_points",
-    "rows_of",
-    "shown",
-    "thin",
-]
-
 Columns = dict[str, NDArray[Any]]
 MOST = 200  # points of a curve
 MOST_CLUSTERED = 60  # where every point is a pass over the clusters
@@ -174,14 +155,9 @@ def risk_points(score: Float, loss: NDArray[Any], weights: Float | None, cluster
         with collected():
             found = risk_map(_ranks(blocks), loss, level=level, clusters=clusters, thresholds=keep.astype(np.float64))
         low, high = found.low, found.high
-    return {
-        "threshold": score[blocks.row[blocks.first[keep]]] + 0.0,
-        "coverage": coverage[keep],
-        "risk": (bad / weight)[keep],
-        "low": low,
-        "high": high,
-        "accepted": accepted[keep],
-    }
+    points = {"threshold": score[blocks.row[blocks.first]] + 0.0, "coverage": coverage, "risk": bad / weight}
+    points = {key: column[keep] for key, column in points.items()}
+    return points | {"low": low, "high": high, "accepted": accepted[keep]}
 
 
 def _ranks(blocks: Blocks) -> Float:
@@ -258,13 +234,8 @@ def density(score: Float, loss: Float, side: int) -> Columns:
     count = np.bincount(_cell(loss, up) * width + _cell(score, across), minlength=width * (len(up) - 1))
     filled = np.flatnonzero(count)
     row, column = np.divmod(filled, width)
-    return {
-        "x": across[column],
-        "x2": across[column + 1],
-        "y": up[row],
-        "y2": up[row + 1],
-        "count": count[filled],
-    }
+    corners = {"x": across[column], "x2": across[column + 1], "y": up[row], "y2": up[row + 1]}
+    return corners | {"count": count[filled]}
 
 
 def reliability_bins(table: RowData, level: float) -> Columns:
@@ -307,19 +278,10 @@ def group_rows(
     found = {(row.score, row.group): row.estimate for row in ev.rows if row.metric == metric}
     sizes = {group: max(found[name, group].n for name in names) for group in ev.groups}
     largest = set(sorted(sizes, key=lambda group: -sizes[group])[:most])
-    rows = [
-        {
-            "score": model if name is None else name,
-            "place": place,
-            "group": f"{group} (n = {found[name, group].n:,})",
-            "n": found[name, group].n,
-            "value": found[name, group].value,
-            "low": found[name, group].low,
-            "high": found[name, group].high,
-            "whole": found[name, None].value,
-        }
-        for place, name in enumerate(names)
-        for group in ev.groups
-        if group in largest
-    ]
+    rows = []
+    for place, name in enumerate(names):
+        for group, e in ((group, found[name, group]) for group in ev.groups if group in largest):
+            row = {"score": model if name is None else name, "place": place, "group": f"{group} (n = {e.n:,})"}
+            row |= {"n": e.n, "value": e.value, "low": e.low, "high": e.high, "whole": found[name, None].value}
+            rows.append(row)
     return rows, len(ev.groups) - len(largest)

@@ -15,9 +15,9 @@ from uqeval.decide.risk_map import RiskMap, risk_map
 from uqeval.decide.threshold import Threshold
 from uqeval.evaluation.result import Evaluation
 from uqeval.plot import data, theme
-from uqeval.plot.parts import HEIGHT, PERCENT, WIDTH, colors_of, touched
+from uqeval.plot.parts import HEIGHT, PERCENT, WIDTH, colors_of, tips, touched
 
-__all__ = ["dominance", "psi"]
+_RISK_TIP = "max_risk|.2%|prescribed risk"
 
 
 def psi(
@@ -67,12 +67,8 @@ def psi(
     pad = 0.03 * (high - low) or 0.5
     scale = alt.Scale(domain=[low - pad, high + pad], nice=False)
     y = alt.Y("value_drawn:Q", scale=scale, title="threshold ψ (accept score ≤ ψ)")
-    tooltip = [
-        alt.Tooltip("max_risk:Q", format=".2%", title="prescribed risk"),
-        alt.Tooltip("value:Q", format=".4~g", title="threshold, as observed"),
-        alt.Tooltip("low:Q", format=".4~g", title="safe for all risks at once"),
-        alt.Tooltip("high:Q", format=".4~g", title="may keep the risk"),
-    ]
+    band_tips = "low|.4~g|safe for all risks at once", "high|.4~g|may keep the risk"
+    tooltip = tips(_RISK_TIP, "value|.4~g|threshold, as observed", *band_tips)
     color = theme.score_color([name], palette)
     base = alt.Chart(rows)
     band = base.mark_area(opacity=0.18, interpolate="step-after").encode(
@@ -81,9 +77,8 @@ def psi(
     line = base.mark_line(interpolate="step-after", strokeWidth=2).encode(x=x, y=y, color=color)
     layers: list[Any] = [band, line, touched(base, x, y, tooltip), *_chosen(marks, y)]
     sure = f"band: {100 * found.level:.6g}% for all risks at once; below its lower edge every risk is kept"
-    notes = [
-        f"nothing could be certified at a risk of {100 * mark.max_risk:.3g}%" for mark in marks if not mark.feasible
-    ]
+    failed = [mark.max_risk for mark in marks if not mark.feasible]
+    notes = [f"nothing could be certified at a risk of {100 * risk:.3g}%" for risk in failed]
     chart = alt.layer(*layers).properties(width=WIDTH, height=HEIGHT)
     return theme.finish(chart, f"Threshold for a prescribed risk: {found.n:,} rows", [sure, *notes])
 
@@ -92,7 +87,7 @@ def _risk_map_of(source: Any, score: str | None, like: Evaluation | None) -> tup
     if isinstance(source, RiskMap):
         if score is not None and score != source.score:
             raise InputError(f"`score` is {score!r}, but the map is of {source.score!r}. Leave `score` out.")
-        return source, colors_of(_like(like), [source.score or "score"])
+        return source, colors_of(like, [source.score or "score"])
     if not isinstance(source, Evaluation):
         raise InputError(f"`source` is a {type(source).__name__}. Pass a RiskMap (uqeval.risk_map) or an Evaluation.")
     table = data.rows_of(source)
@@ -104,10 +99,6 @@ def _risk_map_of(source: Any, score: str | None, like: Evaluation | None) -> tup
     with collected():  # said by `evaluate` already
         found = risk_map(table.score(name), table.share_loss, level=source.level, clusters=table.pred.clusters)
     return replace(found, score=name), colors_of(source)
-
-
-def _like(like: Any) -> Evaluation | None:
-    return None if like is None else data.check_evaluation(like)
 
 
 def _marks(threshold: Any, found: RiskMap) -> list[Threshold]:
@@ -127,25 +118,14 @@ def _marks(threshold: Any, found: RiskMap) -> list[Threshold]:
 
 
 def _chosen(marks: list[Threshold], y: alt.Y) -> list[Any]:
-    rows = [
-        {
-            "max_risk": mark.max_risk,
-            "value": mark.value,
-            "value_drawn": mark.value,
-            "coverage": mark.coverage,
-            "text": f"chosen: {mark.value:.4g} for {100 * mark.max_risk:.3g}%",
-        }
-        for mark in marks
-        if mark.feasible and np.isfinite(mark.value)
-    ]
+    rows = []
+    for mark in (mark for mark in marks if mark.feasible and np.isfinite(mark.value)):
+        place = {"max_risk": mark.max_risk, "value": mark.value, "value_drawn": mark.value, "coverage": mark.coverage}
+        rows.append(place | {"text": f"chosen: {mark.value:.4g} for {100 * mark.max_risk:.3g}%"})
     if not rows:
         return []
     base = alt.Chart(theme.as_data(rows)).encode(x="max_risk:Q", y="value_drawn:Q")
-    tooltip = [
-        alt.Tooltip("max_risk:Q", format=".2%", title="promised risk"),
-        alt.Tooltip("value:Q", format=".4~g", title="chosen threshold"),
-        alt.Tooltip("coverage:Q", format=".1%"),
-    ]
+    tooltip = tips("max_risk|.2%|promised risk", "value|.4~g|chosen threshold", "coverage|.1%")
     point = base.mark_point(shape="diamond", size=110, filled=True, color=theme.INK, opacity=1).encode(tooltip=tooltip)
     text = base.mark_text(align="left", dx=9, dy=13, color=theme.INK, fontSize=11.5).encode(text="text:N")
     return [point, text]
@@ -176,25 +156,23 @@ def dominance(d: Dominance, *, like: Evaluation | None = None) -> theme.Figure:
         raise InputError(f"`d` is a {type(d).__name__}. Pass what uqeval.dominance returns.")
     keep = data.thin(d.max_risk, data.MOST)
     names = [d.a, d.b] if d.a != d.b else [d.a]
-    palette = colors_of(_like(like), names)
+    palette = colors_of(like, names)
     x = alt.X("max_risk:Q", axis=PERCENT, title="prescribed risk", scale=alt.Scale(zero=False, nice=False))
     rows = [
         row
         for name, right in ((d.a, d.right_a), (d.b, d.right_b))
         for row in theme.joined({"max_risk": d.max_risk[keep], "right": right[keep]}, score=name)
     ]
-    right_tip = alt.Tooltip("right:Q", format=".1%", title="accepted and right")
-    risk_tip = alt.Tooltip("max_risk:Q", format=".2%", title="prescribed risk")
     right = alt.Y("right:Q", axis=PERCENT, title="accepted and right", scale=alt.Scale(zero=False))
     upper = alt.Chart(theme.as_data(rows))
     lines = upper.mark_line(strokeWidth=2).encode(
         x=x, y=right, color=theme.score_color(names, palette), strokeDash=theme.score_dash(names, palette)
     )
-    hints = touched(upper, x, right, [alt.Tooltip("score:N"), risk_tip, right_tip])
+    hints = touched(upper, x, right, tips("score", _RISK_TIP, "right|.1%|accepted and right"))
     both = alt.layer(lines, hints).properties(width=WIDTH, height=170)
     columns = {key: getattr(d, key)[keep] for key in ("max_risk", "difference", "low", "high")}
     base = alt.Chart(theme.as_data(theme.joined(columns)))
-    tooltip = [risk_tip, *(alt.Tooltip(f"{key}:Q", format=".2%") for key in ("difference", "low", "high"))]
+    tooltip = tips(_RISK_TIP, "difference|.2%", "low|.2%", "high|.2%")
     ends = [max(-1.0, float(d.low.min())), min(1.0, float(d.high.max()))]  # the band may leave what is possible
     scale = alt.Scale(domain=ends if ends[0] < ends[1] else [-1, 1])
     gap = alt.Y("difference:Q", axis=PERCENT, title="difference (share of all inputs)", scale=scale)

@@ -8,13 +8,11 @@ import altair as alt
 
 from uqeval._errors import InputError
 from uqeval._result import number, p_text
-from uqeval.evaluation.comparison import Comparison
+from uqeval.evaluation.comparison import Comparison, Pair
 from uqeval.evaluation.result import Evaluation
 from uqeval.metrics.registry import REGISTRY
-from uqeval.plot import data, theme
-from uqeval.plot.parts import colors_of, small_multiples
-
-__all__ = ["forest", "forest_rows", "run_rows"]
+from uqeval.plot import theme
+from uqeval.plot.parts import colors_of, small_multiples, tips
 
 _MOST_PAIRS = 100
 _MOST_ROWS = 150  # with those of groups
@@ -47,7 +45,7 @@ def forest(cmp: Comparison, *, like: Evaluation | None = None) -> theme.Figure:
     """
     if not isinstance(cmp, Comparison):
         raise InputError(f"`cmp` is a {type(cmp).__name__}. Pass what uqeval.compare returns.")
-    palette = colors_of(None if like is None else data.check_evaluation(like), list(cmp.values))
+    palette = colors_of(like, list(cmp.values))
     rows, left = forest_rows(cmp)
     known = REGISTRY[cmp.metric]
     parts = [_differences(rows, known.title), _values(cmp, palette, known.title)]
@@ -73,22 +71,16 @@ def forest_rows(cmp: Comparison) -> tuple[list[dict[str, Any]], int]:
     groups = list(dict.fromkeys(pair.group for pair in cmp.rows if pair.group is not None))
     fits = max(0, (_MOST_ROWS - len(kept)) // max(1, len(kept)))
     pairs = kept + [pair for pair in cmp.rows if pair.group in groups[:fits] and pair.group is not None]
-    rows = [
-        {
-            "label": f"{pair.a} − {pair.b}",
-            "place": 0 if pair.group is None else 1 + groups.index(pair.group),
-            "panel": _WHOLE if pair.group is None else f"group {pair.group}",
-            "difference": pair.difference,
-            "low": pair.low,
-            "high": pair.high,
-            "shown": _WORDS[0] if pair.low > 0 or pair.high < 0 else _WORDS[1],
-            "text": f"{number(pair.difference)} ({number(pair.low)} to {number(pair.high)})".replace("-", "−"),
-            "p": p_text(pair.p),
-            "p_adjusted": p_text(pair.p_adjusted),
-        }
-        for pair in pairs
-    ]
-    return rows, len(cmp.rows) - len(rows)
+    return [_row(pair, groups) for pair in pairs], len(cmp.rows) - len(pairs)
+
+
+def _row(pair: Pair, groups: list[str]) -> dict[str, Any]:
+    panel, place = (_WHOLE, 0) if pair.group is None else (f"group {pair.group}", 1 + groups.index(pair.group))
+    row = {"label": f"{pair.a} − {pair.b}", "place": place, "panel": panel}
+    row |= {"difference": pair.difference, "low": pair.low, "high": pair.high}
+    row["shown"] = _WORDS[0] if pair.low > 0 or pair.high < 0 else _WORDS[1]
+    row["text"] = f"{number(pair.difference)} ({number(pair.low)} to {number(pair.high)})".replace("-", "−")
+    return row | {"p": p_text(pair.p), "p_adjusted": p_text(pair.p_adjusted)}
 
 
 def _differences(rows: list[dict[str, Any]], title: str) -> Any:
@@ -97,12 +89,8 @@ def _differences(rows: list[dict[str, Any]], title: str) -> Any:
         scale=alt.Scale(domain=list(_WORDS), range=[_CLEAR, _OPEN]),
         legend=alt.Legend(title=None, orient="top", direction="horizontal"),
     )
-    tooltip = [
-        alt.Tooltip("label:N", title="difference of"),
-        *(alt.Tooltip(f"{key}:Q", format=".4~f") for key in ("difference", "low", "high")),
-        alt.Tooltip("p:N"),
-        alt.Tooltip("p_adjusted:N", title="adjusted p"),
-    ]
+    numbers = "difference|.4~f", "low|.4~f", "high|.4~f"
+    tooltip = tips("label||difference of", *numbers, "p", "p_adjusted||adjusted p")
     y = alt.Y("label:N", sort=None, title=None, axis=alt.Axis(labelLimit=320))
     x = alt.X("difference:Q", title=f"difference in {title} (first − second)", scale=alt.Scale(zero=True))
     base = alt.Chart()
@@ -139,7 +127,7 @@ def _values(cmp: Comparison, palette: dict[str, str], title: str) -> Any:
     color = alt.Color(
         "candidate:N", scale=alt.Scale(domain=order, range=[palette[name] for name in order]), legend=None
     )
-    tooltip = [alt.Tooltip("candidate:N"), alt.Tooltip("value:Q", format=".4~f", title=title)]
+    tooltip = tips("candidate", f"value|.4~f|{title}")
     base = alt.Chart(rows)
     point = base.mark_point(filled=True, size=75, opacity=1).encode(
         x=alt.X("value:Q", title=title, scale=alt.Scale(zero=False)), y=y, color=color, tooltip=tooltip

@@ -15,9 +15,7 @@ from uqeval._result import number
 from uqeval.evaluation.result import Evaluation
 from uqeval.metrics.registry import REGISTRY
 from uqeval.plot import data, theme
-from uqeval.plot.parts import PANEL, PERCENT, WIDTH, colors_of, more, size, small_multiples, wrapped
-
-__all__ = ["by_group", "reliability", "score_histogram", "score_vs_gap"]
+from uqeval.plot.parts import PANEL, PERCENT, WIDTH, colors_of, more, size, small_multiples, tips, wrapped
 
 _BYTES, _CELL_BYTES = 240_000, 80  # of all cells together, and of one without its score's name
 _LEAST_SIDE, _MOST_SIDE = 10, 40
@@ -61,19 +59,13 @@ def score_histogram(ev: Evaluation, scores: Sequence[str] | str | None = None) -
         scale=alt.Scale(domain=["right", "wrong"], range=[theme.RIGHT, theme.WRONG]),
         legend=alt.Legend(title="prediction", orient="top"),
     )
-    tooltip = [
-        alt.Tooltip("score:N"),
-        alt.Tooltip("prediction:N"),
-        alt.Tooltip("start:Q", format=".4~g", title="score from"),
-        alt.Tooltip("end:Q", format=".4~g", title="to"),
-        alt.Tooltip("count:Q", format=",", title="rows"),
-        alt.Tooltip("share:Q", format=".1%", title="share of its kind"),
-    ]
+    bin_tips = "start|.4~g|score from", "end|.4~g|to"
+    tooltip = tips("score", "prediction", *bin_tips, "count|,|rows", "share|.1%|share of its kind")
     x = alt.X("start:Q", bin="binned", title="score (higher: less sure)", scale=alt.Scale(zero=False, nice=False))
     y = alt.Y("share:Q", stack=None, axis=PERCENT, title="share of rows of the kind")
     bars = alt.Chart().mark_bar(opacity=0.62, binSpacing=0).encode(x=x, x2="end:Q", y=y, color=color, tooltip=tooltip)
     panel = alt.layer(bars, data=theme.as_data(rows)).properties(width=width, height=height)
-    chart = small_multiples(panel).resolve_scale(x="independent").resolve_axis(x="independent")
+    chart = small_multiples(panel, own_x=True)
     notes = [
         "each colour adds up to 100% in a panel",
         f"{infinite:,} infinite values stand in the outermost bins" if infinite else None,
@@ -117,19 +109,13 @@ def score_vs_gap(ev: Evaluation, scores: Sequence[str] | str | None = None) -> t
         scale=alt.Scale(type="log", scheme="viridis", domain=[1, max(2, most)]),
         legend=alt.Legend(title="rows (log)", format=".2~s", gradientLength=160),
     )
-    tooltip = [
-        alt.Tooltip("score:N"),
-        alt.Tooltip("x:Q", format=".4~g", title="score from"),
-        alt.Tooltip("x2:Q", format=".4~g", title="to"),
-        alt.Tooltip("y:Q", format=".4~g", title=f"{axis.split()[0]} from"),
-        alt.Tooltip("y2:Q", format=".4~g", title="to "),
-        alt.Tooltip("count:Q", format=",", title="rows"),
-    ]
+    cell_tips = "x|.4~g|score from", "x2|.4~g|to", f"y|.4~g|{axis.split()[0]} from", "y2|.4~g|to "
+    tooltip = tips("score", *cell_tips, "count|,|rows")
     x = alt.X("x:Q", title="score (higher: less sure)", scale=alt.Scale(zero=False, nice=False))
     y = alt.Y("y:Q", title=wrapped(axis) if len(names) > 1 else axis, scale=alt.Scale(zero=False, nice=False))
     tiles = alt.Chart().mark_rect(strokeWidth=0).encode(x=x, x2="x2:Q", y=y, y2="y2:Q", color=color, tooltip=tooltip)
     panel = alt.layer(tiles, data=theme.as_data(rows)).properties(width=width, height=height)
-    chart = small_multiples(panel).resolve_scale(x="independent").resolve_axis(x="independent")
+    chart = small_multiples(panel, own_x=True)
     return theme.finish(chart, f"Score against {axis.split()[0]}: {ev.n:,} rows", [more(ev, names, scores)])
 
 
@@ -158,14 +144,9 @@ def reliability(ev: Evaluation) -> theme.Figure:
     x_scale = alt.Scale(domain=[start, 1], nice=False)
     low = float(np.nanmin([*bins["accuracy"], *bins["low"], *bins["confidence"]]))
     y_scale = alt.Scale(domain=[0 if low < 0.5 else 0.5, 1], nice=False)
-    tooltip = [
-        alt.Tooltip("start:Q", format=".0%", title="confidence above"),
-        alt.Tooltip("end:Q", format=".0%", title="up to"),
-        alt.Tooltip("confidence:Q", format=".1%", title="mean confidence"),
-        alt.Tooltip("accuracy:Q", format=".1%"),
-        *(alt.Tooltip(f"{key}:Q", format=".1%", title=f"accuracy, {key}") for key in ("low", "high")),
-        alt.Tooltip("count:Q", format=",", title="rows"),
-    ]
+    bin_tips = "start|.0%|confidence above", "end|.0%|up to", "confidence|.1%|mean confidence"
+    interval_tips = "low|.1%|accuracy, low", "high|.1%|accuracy, high"
+    tooltip = tips(*bin_tips, "accuracy|.1%", *interval_tips, "count|,|rows")
     base = alt.Chart(rows)
     x = alt.X("confidence:Q", scale=x_scale, axis=alt.Axis(format="~%", title=None))
     y = alt.Y("accuracy:Q", scale=y_scale, axis=PERCENT, title="accuracy (share that is right)")
@@ -187,11 +168,8 @@ def reliability(ev: Evaluation) -> theme.Figure:
     )
     count = alt.Y("count:Q", title="rows", axis=alt.Axis(format="~s", tickCount=3))
     bars = base.mark_bar(color=theme.RIGHT, binSpacing=1).encode(x=wide, x2="end:Q", y=count, tooltip=tooltip)
-    middle = alt.Chart(
-        theme.as_data(
-            theme.joined({"at": (bins["start"] + bins["end"]) / 2, "count": bins["count"]}),
-        )
-    )
+    tops = theme.joined({"at": (bins["start"] + bins["end"]) / 2, "count": bins["count"]})
+    middle = alt.Chart(theme.as_data(tops))
     numbers = middle.mark_text(dy=-6, fontSize=10, color=theme.INK).encode(
         x=alt.X("at:Q", scale=x_scale), y="count:Q", text=alt.Text("count:Q", format=".3~s")
     )
@@ -240,12 +218,7 @@ def by_group(ev: Evaluation, metric: str = "uq_auc", scores: Sequence[str] | str
     labels = [_MODEL if name is None else name for name in names]
     palette = colors_of(ev) | {_MODEL: theme.INK} if names == [None] else colors_of(ev)
     color = theme.score_color(labels, palette, legend=False)
-    tooltip = [
-        alt.Tooltip("score:N"),
-        alt.Tooltip("group:N"),
-        alt.Tooltip("n:Q", format=",", title="rows"),
-        *(alt.Tooltip(f"{key}:Q", format=".3f") for key in ("value", "low", "high")),
-    ]
+    tooltip = tips("score", "group", "n|,|rows", "value|.3f", "low|.3f", "high|.3f")
     y = alt.Y("group:N", sort=None, title=None, axis=alt.Axis(labelLimit=220))
     x = alt.X("value:Q", title=f"{known.title} ({known.direction} is better)", scale=alt.Scale(zero=False))
     base = alt.Chart()

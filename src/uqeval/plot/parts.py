@@ -10,33 +10,31 @@ from typing import Any
 import altair as alt
 
 from uqeval.evaluation.result import Evaluation
-from uqeval.plot import theme
-
-__all__ = [
-    "HEIGHT",
-    "PANEL",
-    "PERCENT",
-    "WIDTH",
-    "bands_and_lines",
-    "colors_of",
-    "counted",
-    "more",
-    "size",
-    "small_multiples",
-    "touched",
-    "wrapped",
-]
+from uqeval.plot import data, theme
 
 WIDTH, HEIGHT = 440, 330
 PANEL = (215, 160)  # of small multiples
 PERCENT = alt.Axis(format="~%")
 
 
-def small_multiples(panel: Any, by: str = "score", columns: int = 3) -> alt.FacetChart:
-    """A panel per value of the field, in the order of `place`; a sort by names would put them into an expression."""
+def tips(*shown: str) -> list[alt.Tooltip]:
+    """What the pointer finds: "field", "field|format" or "field|format|title"; without a format it is text."""
+    entries = ((*entry.split("|"), "", "")[:3] for entry in shown)
+    return [
+        alt.Tooltip(f"{name}:{'Q' if form else 'N'}", format=form or alt.Undefined, title=title or alt.Undefined)
+        for name, form, title in entries
+    ]
+
+
+def small_multiples(panel: Any, by: str = "score", columns: int = 3, own_x: bool = False) -> alt.FacetChart:
+    """A panel per value of the field, in the order of `place`; a sort by names would put them into an expression.
+
+    With `own_x` every panel has its own axis.
+    """
     facet = alt.Facet(f"{by}:N", title=None, sort=alt.EncodingSortField(field="place", op="min"))
     chart: alt.FacetChart = panel.facet(facet, columns=columns)
-    return chart.properties(spacing={"row": 18, "column": 32})
+    chart = chart.properties(spacing={"row": 18, "column": 32})
+    return chart.resolve_scale(x="independent").resolve_axis(x="independent") if own_x else chart
 
 
 def wrapped(title: str) -> list[str]:
@@ -76,10 +74,11 @@ def touched(base: alt.Chart, x: alt.X, y: alt.Y, tooltip: list[alt.Tooltip]) -> 
     return base.mark_circle(opacity=0, size=90, clip=True).encode(x=x, y=y, tooltip=tooltip)
 
 
-def colors_of(ev: Evaluation | None, names: Sequence[str] = ()) -> dict[str, str]:
-    """Colours of an evaluation's scores (those that it brought along first), and of more names."""
+def colors_of(ev: Any, names: Sequence[str] = ()) -> dict[str, str]:
+    """Colours of an evaluation's scores (those that it brought along first), and of more names; None has none."""
     if ev is None:
         return theme.colors(names)
+    ev = data.check_evaluation(ev)
     own = () if ev.source is None else ev.source.pred.scores
     return theme.colors([*own, *ev.scores, *names])
 

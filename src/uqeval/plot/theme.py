@@ -9,6 +9,7 @@ import json
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from importlib.resources import files
 from pathlib import Path
 from typing import IO, Any
 
@@ -18,20 +19,6 @@ from numpy.typing import NDArray
 
 from uqeval import scores as score_functions
 
-__all__ = [
-    "GREY",
-    "INK",
-    "RIGHT",
-    "WRONG",
-    "Figure",
-    "as_data",
-    "colors",
-    "finish",
-    "joined",
-    "score_color",
-    "score_dash",
-]
-
 # Okabe & Ito (2008) without yellow, which does not show on white; then Tol's "muted", the least alike first.
 _FIRST = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _MORE = ("#332288", "#882255", "#999933", "#117733", "#CC6677", "#AA4499", "#44AA99", "#88CCEE", "#DDCC77", "#EE3377")
@@ -39,44 +26,7 @@ PALETTE = _FIRST + _MORE
 INK, GREY = "#333333", "#767676"
 RIGHT, WRONG = "#9AA7B4", "#B2182B"  # of no score, and unlike in lightness
 
-_CONFIG: dict[str, Any] = {
-    "background": "white",
-    "font": "Arial, Liberation Sans, sans-serif",
-    "title": {
-        "anchor": "start",
-        "color": INK,
-        "fontSize": 15,
-        "offset": 12,
-        "subtitleColor": "#595959",
-        "subtitleFontSize": 11.5,
-        "subtitleLineHeight": 15,
-        "subtitlePadding": 5,
-    },
-    "axis": {
-        "domainColor": GREY,
-        "gridColor": "#E8E8E8",
-        "labelColor": INK,
-        "labelFontSize": 11,
-        "labelLimit": 260,
-        "tickColor": GREY,
-        "titleColor": INK,
-        "titleFontSize": 12,
-        "titleFontWeight": "normal",
-        "titlePadding": 8,
-    },
-    "axisX": {"labelFlush": False},
-    "header": {"labelColor": INK, "labelFontSize": 12, "labelFontWeight": "bold", "labelLimit": 240, "title": None},
-    "legend": {
-        "labelColor": INK,
-        "labelFontSize": 12,
-        "labelLimit": 260,
-        "symbolSize": 140,
-        "symbolStrokeWidth": 2.5,
-        "titleColor": INK,
-        "titleFontSize": 12,
-    },
-    "view": {"stroke": None},
-}
+_CONFIG = json.loads((files("uqeval.plot") / "looks.json").read_text(encoding="utf-8"))  # of Vega-Lite
 
 
 # ---- colours ---------------------------------------------------------------------------------------------------
@@ -146,6 +96,10 @@ class _Escaped(json.JSONEncoder):
         return super().encode(o).replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
+_EMBED = {"actions": {"export": True, "source": False, "compiled": False, "editor": False}}
+_OFFLINE: dict[str, Any] = {"inline": True, "json_kwds": {"cls": _Escaped}, "embed_options": _EMBED}
+
+
 class Figure(alt.TopLevelMixin):
     """An Altair chart whose HTML needs no network; PNG, SVG and PDF need no browser."""
 
@@ -156,16 +110,14 @@ class Figure(alt.TopLevelMixin):
         """
         kind: Any = format or (Path(fp).suffix.lstrip(".").lower() if isinstance(fp, str | os.PathLike) else None)
         if kind == "html":
-            options = {"inline": True, "json_kwds": {"cls": _Escaped}, "embed_options": _EMBED, **options}
+            options = _OFFLINE | options
         elif kind == "png":
             options = {"scale_factor": 2.0, **options}
         super().save(fp, kind, *args, **options)
 
     def to_html(self, *args: Any, **options: Any) -> str:
         """The HTML that `save` writes; options as in Altair."""
-        return super().to_html(
-            *args, **{"inline": True, "json_kwds": {"cls": _Escaped}, "embed_options": _EMBED, **options}
-        )
+        return super().to_html(*args, **_OFFLINE | options)
 
     def _repr_mimebundle_(self, *args: Any, **kwds: Any) -> Any:
         bundle = super()._repr_mimebundle_(*args, **kwds)
@@ -175,19 +127,7 @@ class Figure(alt.TopLevelMixin):
         return bundle
 
 
-_EMBED = {"actions": {"export": True, "source": False, "compiled": False, "editor": False}}
-
-
-class _Layered(Figure, alt.LayerChart):
-    pass
-
-
-class _Faceted(Figure, alt.FacetChart):
-    pass
-
-
-class _Stacked(Figure, alt.VConcatChart):
-    pass
+_KINDS = {kind: type(kind.__name__, (Figure, kind), {}) for kind in (alt.LayerChart, alt.FacetChart, alt.VConcatChart)}
 
 
 def finish(
@@ -197,7 +137,6 @@ def finish(
     lines = [line for line in subtitle if line]
     text = alt.TitleParams(text=title, subtitle=lines) if lines else alt.TitleParams(text=title)
     done = chart.properties(title=text, description=title).configure(**_CONFIG)
-    kinds = {alt.LayerChart: _Layered, alt.FacetChart: _Faceted, alt.VConcatChart: _Stacked}
-    object.__setattr__(done, "__class__", kinds[type(done)])  # Altair's own __setattr__ would make it a property
+    object.__setattr__(done, "__class__", _KINDS[type(done)])  # Altair's own __setattr__ would make it a property
     assert isinstance(done, Figure)
     return done

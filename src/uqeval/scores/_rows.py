@@ -13,8 +13,6 @@ import numpy as np
 from uqeval._check import Float, Int
 from uqeval._rows import others
 
-__all__ = ["by_rows", "entropy_rows", "mean_members", "top_gap", "vote_counts"]
-
 _BLOCK = 1 << 17  # values per block: 1 MiB, so that the scratch stays in cache
 _TINY = np.finfo(np.float64).tiny
 

@@ -11,8 +11,6 @@ from numpy.typing import ArrayLike
 from uqeval._check import Float, check_alpha
 from uqeval.scores._rows import by_rows, entropy_rows
 
-__all__ = ["dirichlet_differential_entropy", "dirichlet_entropy", "dirichlet_mutual_information", "vacuity"]
-
 
 def dirichlet_entropy(alpha: ArrayLike) -> Float:
     r"""Entropy of the expected class distribution, in nats: the total uncertainty.

@@ -9,8 +9,6 @@ from uqeval._check import Float, check_logits
 from uqeval._errors import InputError
 from uqeval.scores._rows import by_rows
 
-__all__ = ["free_energy", "max_logit"]
-
 
 def free_energy(logits: ArrayLike, temperature: float = 1.0) -> Float:
     r"""Free energy of the logits.

@@ -14,16 +14,6 @@ from uqeval._rows import others
 from uqeval.scores._rows import by_rows, entropy_rows, mean_members, vote_counts
 from uqeval.scores.logits import check_temperature, free_energy_rows
 
-__all__ = [
-    "aleatoric_entropy",
-    "expected_free_energy",
-    "mutual_information",
-    "predicted_class_variance",
-    "total_entropy",
-    "vote_entropy",
-    "vote_ratio",
-]
-
 
 def total_entropy(members: Any) -> Float:
     r"""Entropy of the mean prediction, in nats: :math:`H(\bar p)`, :math:`\bar p = \frac1m \sum_i p_i`.

@@ -8,8 +8,6 @@ from numpy.typing import ArrayLike
 from uqeval._check import Float, check_probs
 from uqeval.scores._rows import by_rows, entropy_rows, top_gap
 
-__all__ = ["bernoulli_variance", "entropy", "gap_to_certain", "margin"]
-
 
 def entropy(probs: ArrayLike) -> Float:
     r"""Entropy of the predicted distribution, in nats.

@@ -11,8 +11,6 @@ from uqeval.inputs import Predictions
 from uqeval.scores import dirichlet, logits, members, probs
 from uqeval.scores._rows import by_rows, entropy_rows, top_gap
 
-__all__ = ["available", "compute"]
-
 # What each needs, and what computes it from a checked array, block by block.
 _KERNELS: dict[str, dict[Callable[..., Float], Callable[[Float], Float]]] = {
     "probs": {

@@ -23,8 +23,6 @@ from uqeval.distributed.engines.local.engine import LocalEngine
 from uqeval.distributed.plan.columns import Prepare
 from uqeval.inputs.columns import Columns, Plan
 
-__all__ = ["approx_evaluate"]
-
 _ROLES = ("score", "error", "loss")
 Names = tuple[str, str | None, str | None]  # of the columns for these roles
 
@@ -96,7 +94,7 @@ def _of_files(source: Any, names: Names, blank: StreamState, sample: int) -> Str
     engine = LocalEngine(source, workers=1)  # each thread would have counts of its own
     with _at(engine.parts()[0].name):
         score, error, loss = _present(engine.schema().names, names)
-    plain = Prepare(((score, score),), error, loss, (), Plan({}, {}, {}, {}), Columns())
+    plain = Prepare(((score, score),), error, loss, Plan({}, {}, {}, {}), Columns())
     prepare = replace(plain, wants_error=error is not None, wants_loss=loss is not None)
     try:
         return count_rows(engine, prepare, blank, sample)[0][0]

@@ -17,8 +17,6 @@ from uqeval._result import Result, number
 from uqeval.distributed.bounds.cells import CellCounts, is_single
 from uqeval.distributed.plan.by_score import harmonics
 
-__all__ = ["SCHEMA_VERSION", "Bounds", "StreamResult", "auc_bounds", "aurc_bounds", "dot", "pair_bounds"]
-
 SCHEMA_VERSION = 1
 _METRICS = {"uq_auc": "UQ-AUC", "uq_c_index": "UQ-C-index", "aurc": "AURC", "augrc": "AUGRC"}
 

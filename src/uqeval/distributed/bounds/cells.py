@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 
 from uqeval._check import Float, Int
 
-__all__ = ["CellAxis", "CellCounts", "Ruler", "cell_of", "coordinates", "is_single", "keys_of"]
-
 _TOP = 62  # at this level all doubles share 8 cells
 _TABLE = 1 << 22  # entries of a lookup table at most; beyond, cells are searched
 _ALIGN = 8  # a heavy value stays alone until 2^8 cells beside it are one

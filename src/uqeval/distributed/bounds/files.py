@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -21,16 +21,12 @@ from uqeval.distributed.bounds.bounds import SCHEMA_VERSION, StreamResult
 from uqeval.distributed.bounds.state import StreamState
 from uqeval.distributed.engines.limits import parse_memory
 from uqeval.distributed.engines.local.engine import LocalEngine
-from uqeval.distributed.engines.protocol import Folded, Place, State
-from uqeval.distributed.plan.columns import ERROR, LOSS, Prepare, Wanted, score_of, shifted
-from uqeval.distributed.plan.count import Draw, FirstRows
-from uqeval.distributed.plan.run import located, planned
+from uqeval.distributed.engines.protocol import Folded, Place, State, Table
+from uqeval.distributed.plan import wire
+from uqeval.distributed.plan.columns import Prepare, Wanted, shifted
+from uqeval.distributed.plan.count import Draw
+from uqeval.distributed.plan.run import prepared
 from uqeval.inputs.columns import column_options
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-__all__ = ["Certain", "approx_scores", "count_rows"]
 
 _STATE_BYTES = 80 * 10**6  # of one score in one thread, at most, at 1e-4
 
@@ -121,7 +117,9 @@ def approx_scores(
     texts = [name for name in (wanted.options.label, wanted.options.pred) if name is not None]
     engine = LocalEngine(source, memory_limit=memory_limit, progress=progress, texts=texts)
     try:
-        prepare = _prepare(engine, wanted)
+        metrics, prepare = prepared(engine, None, wanted)
+        error, loss = (any(metric.name == name for metric in metrics) for name in ("uq_auc", "uq_c_index"))
+        prepare = replace(prepare, model=(), wants_error=error, wants_loss=loss)
         most = parse_memory(memory_limit) // 2 // (_STATE_BYTES * len(prepare.scores))
         engine.workers = max(1, min(kernels.cores(), most))
         states, folded = count_rows(engine, prepare, blank, int(8 / blank.approx))
@@ -141,19 +139,6 @@ def approx_scores(
     )
 
 
-def _prepare(engine: LocalEngine, wanted: Wanted) -> Prepare:
-    names = list(engine.schema().names)
-    first = engine.sample(FirstRows(wanted.columns(names)), 1000)
-    if len(first) < 2:
-        raise InputError("There are fewer than 2 rows. Ranking needs at least 2.")
-    try:
-        metrics, prepare = planned(None, names, wanted, first)
-    except InputError as error:
-        raise located(engine, wanted, error) from None
-    allowed = {metric.name for metric in metrics}
-    return replace(prepare, model=(), wants_error="uq_auc" in allowed, wants_loss="uq_c_index" in allowed)
-
-
 def count_rows(
     engine: LocalEngine, prepare: Prepare, blank: StreamState, sample: int
 ) -> tuple[list[StreamState], Folded]:
@@ -163,7 +148,7 @@ def count_rows(
         rows = engine.sample(Draw(prepare), sample)
         columns = {name: rows.column(name).to_numpy() for name in rows.column_names}
         columns = {name: x[~np.isnan(x)] for name, x in columns.items()}  # counting says where they are
-        laid = [blank.laid_out(columns[score_of(k)], columns.get(LOSS)) for k in range(len(laid))]
+        laid = [blank.laid_out(columns[wire.score(k)], columns.get(wire.LOSS)) for k in range(len(laid))]
     counting = _Counting(prepare, laid, [part.name for part in engine.parts()])
     folded = engine.fold("bounds", counting, lambda a, b: {"rows": a["rows"] + b["rows"]})
     return counting.merged(), folded
@@ -177,7 +162,7 @@ class _Counting:
         self._mine, self._lock = threading.local(), threading.Lock()
         self._all: list[list[StreamState]] = []
 
-    def __call__(self, table: pa.Table, place: Place) -> State:
+    def __call__(self, table: Table, place: Place) -> State:
         try:
             rows = self.prepare(table)
             if bad := self.prepare.bad(rows):
@@ -185,7 +170,7 @@ class _Counting:
         except InputError as error:
             raise InputError(f"{self._parts[place.part]}: {shifted(error, place.row)}") from None
         for k, state in enumerate(self._states()):
-            state.update(rows[score_of(k)], error=rows.get(ERROR), loss=rows.get(LOSS))
+            state.update(rows[wire.score(k)], error=rows.get(wire.ERROR), loss=rows.get(wire.LOSS))
         return {"rows": len(table)}
 
     def _states(self) -> list[StreamState]:
@@ -193,8 +178,7 @@ class _Counting:
             self._mine.states = [state.empty() for state in self._laid]
             with self._lock:
                 self._all.append(self._mine.states)
-        states: list[StreamState] = self._mine.states
-        return states
+        return self._mine.states
 
     def merged(self) -> list[StreamState]:
         states, *rest = self._all

@@ -22,8 +22,6 @@ from uqeval._errors import InputError, reason_of
 from uqeval.distributed.bounds.bounds import SCHEMA_VERSION, Bounds, StreamResult, auc_bounds, aurc_bounds, pair_bounds
 from uqeval.distributed.bounds.cells import CellAxis, CellCounts, Ruler, coordinates
 
-__all__ = ["StreamState"]
-
 _MAGIC = b"UQSTREAM"
 _CHUNK = 1 << 16  # rows at a time: what they need stays in the cache
 _SCALE = 1126  # a double times 2^1126 is an integer, also the smallest as frexp splits it

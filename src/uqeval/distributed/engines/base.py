@@ -18,7 +18,6 @@ from uqeval.distributed.engines.source import Chunk, Source
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["BaseEngine"]
 
 R = TypeVar("R")
 

@@ -23,7 +23,6 @@ from uqeval.inputs.paths import expand, format_of, reading
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Files"]
 
 _TOGETHER = 1 << 17  # rows of small batches that are read in one go
 

@@ -10,7 +10,7 @@ narwhals and pyarrow are imported on use: they take 0.3 s to load, and files nee
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from uqeval._check import Progress
 from uqeval._errors import InputError
@@ -18,13 +18,8 @@ from uqeval.distributed.engines.limits import parse_memory
 from uqeval.distributed.engines.local.engine import LocalEngine
 from uqeval.distributed.engines.local.source import BATCH, KeptBatches, querying
 from uqeval.distributed.engines.open import open_engine
-from uqeval.distributed.engines.protocol import Engine
+from uqeval.distributed.engines.protocol import Engine, Table
 from uqeval.distributed.memory import usual_memory
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-__all__ = ["kind_of", "names_of", "open_frame"]
 
 _ENGINES = {"dask": "dask", "pyspark": "spark"}  # of frames that are on a cluster already
 
@@ -110,14 +105,14 @@ def names_of(frame: Any) -> list[str]:
 # ---- batches of a query -----------------------------------------------------------------------------------------
 
 
-def _polars(frame: Any) -> Iterator[pa.Table]:
+def _polars(frame: Any) -> Iterator[Table]:
     if not hasattr(frame, "collect_batches"):
         raise InputError("This Polars cannot give a query in batches. Update it, or write it with frame.sink_parquet.")
     for batch in frame.collect_batches(chunk_size=BATCH, maintain_order=False, lazy=True):
         yield batch.to_arrow()
 
 
-def _duckdb(relation: Any) -> Iterator[pa.Table]:
+def _duckdb(relation: Any) -> Iterator[Table]:
     import pyarrow as pa
 
     read = getattr(relation, "to_arrow_reader", None) or relation.fetch_record_batch
@@ -125,7 +120,7 @@ def _duckdb(relation: Any) -> Iterator[pa.Table]:
         yield pa.Table.from_batches([batch])
 
 
-def _ibis(table: Any) -> Iterator[pa.Table]:
+def _ibis(table: Any) -> Iterator[Table]:
     import pyarrow as pa
 
     backend = table.get_backend()

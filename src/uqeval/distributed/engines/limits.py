@@ -11,8 +11,6 @@ from pathlib import Path
 
 from uqeval._errors import InputError, reason_of
 
-__all__ = ["PIECE_ROWS", "parse_memory", "piece_rows", "rows_in", "temporary_folder"]
-
 PIECE_ROWS = 1 << 19  # that a function gets at a time, at most
 _ROW_BYTES = 200  # that finishing a bucket needs for each of its rows
 _LEAST = 256 * 10**6

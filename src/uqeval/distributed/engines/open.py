@@ -14,8 +14,6 @@ from uqeval.distributed.engines.limits import parse_memory
 from uqeval.distributed.engines.local.engine import LocalEngine
 from uqeval.distributed.engines.protocol import Engine
 
-__all__ = ["ENGINES", "open_engine"]
-
 
 def _local(source: Any, *, client: Any, **options: Any) -> Engine:
     return LocalEngine(source, **options)

@@ -8,21 +8,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from uqeval._errors import InputError
-from uqeval.distributed.engines.protocol import FoldFunction, Merge, Place, Routed, RouteFunction, SampleFunction, State
+from uqeval.distributed.engines import protocol
+from uqeval.distributed.engines.protocol import Place, Routed, State, Table
 from uqeval.distributed.engines.source import Chunk
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    Pieces = Iterable[tuple[Place, pa.Table]]
-
-__all__ = ["CARRIED", "FAN", "MIXED", "Share", "by_bucket", "cut", "fold", "join", "merge", "route", "sample", "spread"]
 
 CARRIED = -1  # the part of rows that an earlier shuffle carries
 FAN = 8  # states that a task merges: they can be large, so that few should come to one place
@@ -30,12 +24,13 @@ MIXED = "A column has different types in different files. Give it one type."
 _FEW = 1024  # rows for which the first of some chunks do
 _PLACES = 32  # chunks that a sample reads, if they hold enough rows
 
+Pieces = Iterable[tuple[Place, Table]]
 Fold = tuple[State | None, Counter[int]]  # the state, and the rows read of each part
 Bucket = tuple[State, int, int]  # what finishing gave; its rows and bytes
 T = TypeVar("T")
 
 
-def cut(table: pa.Table, part: int, most: int, row: int = 0) -> Iterator[tuple[Place, pa.Table]]:
+def cut(table: Table, part: int, most: int, row: int = 0) -> Iterator[tuple[Place, Table]]:
     """A table, which begins at that row of a part, in pieces of at most that many rows."""
     for at in range(0, len(table), most):
         yield Place(part, row + at), table.slice(at, most)
@@ -78,16 +73,16 @@ def _evenly(items: Sequence[T], count: int) -> list[T]:
     return [items[(2 * k + 1) * len(items) // (2 * count)] for k in range(count)]
 
 
-def thin(table: pa.Table, rows: int) -> pa.Table:
+def thin(table: Table, rows: int) -> Table:
     """About that many rows, evenly spaced."""
     return table.take(np.arange(0, len(table), max(1, len(table) // max(1, rows))))
 
 
-def sample(pieces: Pieces, function: SampleFunction, share: Share) -> tuple[pa.Table | None, int]:
+def sample(pieces: Pieces, function: protocol.SampleFunction, share: Share) -> tuple[Table | None, int]:
     """A share of the pieces, after `function`, and the rows read for it."""
     import pyarrow as pa
 
-    kept: list[pa.Table] = []
+    kept: list[Table] = []
     read, step, wanted = 0, share.step, share.rows
     for _, piece in pieces:
         read += len(piece)
@@ -104,12 +99,12 @@ def sample(pieces: Pieces, function: SampleFunction, share: Share) -> tuple[pa.T
 # ---- fold -------------------------------------------------------------------------------------------------------
 
 
-def fold(pieces: Pieces, function: FoldFunction, merger: Merge) -> Fold:
+def fold(pieces: Pieces, function: protocol.FoldFunction, merger: protocol.Merge) -> Fold:
     """One state of all pieces."""
     return merge(((function(piece, place), Counter({place.part: len(piece)})) for place, piece in pieces), merger)
 
 
-def merge(folds: Iterable[Fold], merger: Merge) -> Fold:
+def merge(folds: Iterable[Fold], merger: protocol.Merge) -> Fold:
     """Several states as one; None where there are none."""
     state: State | None = None
     read: Counter[int] = Counter()
@@ -122,7 +117,7 @@ def merge(folds: Iterable[Fold], merger: Merge) -> Fold:
 # ---- shuffle ----------------------------------------------------------------------------------------------------
 
 
-def route(pieces: Pieces, function: RouteFunction, read: Counter[int]) -> Iterator[Routed]:
+def route(pieces: Pieces, function: protocol.RouteFunction, read: Counter[int]) -> Iterator[Routed]:
     """What moves of each piece; adds the rows read of each part."""
     for place, piece in pieces:
         read[place.part] += len(piece)
@@ -142,7 +137,7 @@ def join(routed: list[Routed]) -> Routed:
 
 
 def by_bucket(
-    table: pa.Table, bucket: NDArray[Any] | None, buckets: int = 1
+    table: Table, bucket: NDArray[Any] | None, buckets: int = 1
 ) -> tuple[dict[str, NDArray[Any]], NDArray[np.int64]]:
     """The columns with the rows of each bucket together, and (buckets + 1,) where those of each begin."""
     columns = {name: table.column(name).to_numpy() for name in table.column_names}

@@ -10,8 +10,6 @@ from uqeval.distributed.engines.protocol import Part
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Chunk", "Source"]
-
 
 @dataclass(frozen=True)
 class Chunk:

@@ -14,84 +14,40 @@ import numpy as np
 from uqeval._check import Int
 from uqeval._errors import InputError
 from uqeval.distributed.engines.protocol import Input, State
-from uqeval.distributed.plan.by_cluster import FinishModel, FinishUnits, Ranked, RouteUnits, unpacked
+from uqeval.distributed.plan import tallies, wire
+from uqeval.distributed.plan.by_cluster import FinishModel, FinishUnits, Ranked, RouteUnits
 from uqeval.distributed.plan.by_loss import FinishLoss, RouteLoss
-from uqeval.distributed.plan.by_score import RouteScore
-from uqeval.distributed.plan.columns import (
-    CLUSTER,
-    ERROR,
-    LOSS,
-    LOSS_BIN,
-    TIED,
-    bin_of,
-    credit_of,
-    own_of,
-    pairs_of,
-    places_of,
-    score_of,
-)
 from uqeval.distributed.plan.edges import changed
 from uqeval.distributed.plan.run import Run
-from uqeval.distributed.plan.tallies import (
-    Clustered,
-    ScoreSums,
-    add_point_pairs,
-    add_sizes,
-    area_value,
-    check_buckets,
-    ece_bins,
-    ranking_tally,
-    row_terms,
-    sum_score,
-)
 from uqeval.inference.tally import NAN, Held, JointPart, JointTally, Moments, Spread
 from uqeval.metrics.calibration import l1
 from uqeval.metrics.registry import Metric
 
-__all__ = ["joint_of_run", "model_clusters", "score_clusters"]
 
-
-def _chain(run: Run, scores: list[int]) -> tuple[list[ScoreSums], Any, tuple[str, ...]]:
+def _chain(run: Run, scores: list[int]) -> tuple[list[tallies.ScoreSums], Any, tuple[str, ...]]:
     """Sums of the scores, and every row with its counts: a handle on carried rows and their columns."""
     prepare = run.prepare
     ranks, pairs = prepare.wants_error, prepare.wants_loss
-    base = [score_of(k) for k in scores]
-    base += [ERROR] * ranks + [LOSS, LOSS_BIN] * pairs + [*CLUSTER] * (prepare.cluster is not None)
+    base = [wire.score(k) for k in scores]
+    base += [wire.ERROR] * ranks + [wire.LOSS, wire.LOSS_BIN] * pairs + [*wire.CLUSTER] * (prepare.cluster is not None)
     handle, made = None, list[str]()
     found = []
     for k in scores:
-        grid = run.grids[k]
-        rides = np.arange(grid.score.n_codes) % 2 == 1
-        moved = (*base, *made, bin_of(k))
-        made += [bin_of(k)] + [pairs_of(k)] * pairs + [credit_of(k), own_of(k)] * ranks
-        made += [*places_of(k)] * (ranks and bool(run.accepted))
-        route = RouteScore(
-            prepare if handle is None else None, k, grid.score, grid.loss if pairs else None, rides, moved
-        )
-        finish = run.finish_score(k, (*base, *made), every=True)
-        done = run.shuffle(f"score {run.names[k]}", [Input(route, handle)], len(grid.score.edges) + 1, finish)
-        run.release(handle)
-        handle = done.carried
-        counts = grid.by_score.sum(axis=1)
-        check_buckets("Bin of the score", done.states, counts, int(counts[1::2].sum()))
-        found.append(sum_score(grid, done.states, run.constant(k), ranks, run.accepted))
-    if not pairs:
-        return found, handle, (*base, *made)
-    grid = run.grids[scores[0]]
+        moved = (*base, *made, wire.bin_code(k))
+        made += [wire.bin_code(k)] + [wire.pairs(k)] * pairs + [wire.credit(k), wire.own(k)] * ranks
+        made += [*wire.places(k)] * (ranks and bool(run.accepted))
+        sums, handle = run.score_bins(k, moved, (*base, *made), handle, every=True)
+        found.append(sums)
     columns = (*base, *made)
-    route_loss = RouteLoss(None, scores[0], None, None, grid.loss, None, columns, ride=True)
-    finish_loss = FinishLoss(tuple(scores), grid.by_loss, ride=True, carry=(*columns, TIED))
-    done = run.shuffle("loss", [Input(route_loss, handle)], len(grid.loss.edges) + 1, finish_loss)
-    run.release(handle)
-    check_buckets("Bin of the loss", done.states, grid.by_loss, int(grid.by_loss[1::2].sum()))
-    for k, sums in zip(scores, found, strict=True):
-        for state in done.states:
-            add_sizes(sums.sizes, state.get(f"sizes {k}", []))
-        add_point_pairs(sums, run.grids[k])
-    return found, done.carried, (*columns, TIED)
+    if not pairs:
+        return found, handle, columns
+    grid = run.grids[scores[0]]
+    route = RouteLoss(None, scores[0], grid.loss, columns, ride=True)
+    finish = FinishLoss(tuple(scores), grid.by_loss, ride=True, carry=(*columns, wire.TIED))
+    return found, run.loss_bins("loss", [Input(route, handle)], finish, found), finish.carry
 
 
-def _ranked(run: Run, k: int, sums: ScoreSums, metrics: list[Metric]) -> Ranked:
+def _ranked(run: Run, k: int, sums: tallies.ScoreSums, metrics: list[Metric]) -> Ranked:
     wrong, right, ranks = sums.wrong, sums.right, bool(sums.bins)
     centres = np.zeros(run.grids[k].score.n_codes)
     terms = {}
@@ -99,8 +55,8 @@ def _ranked(run: Run, k: int, sums: ScoreSums, metrics: list[Metric]) -> Ranked:
         for code, centre in sums.centres.items():
             centres[code] = centre
         for metric in metrics:
-            if metric.formula is not None and not math.isnan(area_value(metric, sums)):
-                own, credit, by_error, share = row_terms(metric, sums)
+            if metric.formula is not None and not math.isnan(tallies.area_value(metric, sums)):
+                own, credit, by_error, share = tallies.row_terms(metric, sums)
                 terms[metric.name] = (own, float(credit), (float(by_error[0]), float(by_error[1])), share)
     pairs = sums.concordance if sums.sizes else None
     return Ranked(
@@ -117,7 +73,7 @@ def _ranked(run: Run, k: int, sums: ScoreSums, metrics: list[Metric]) -> Ranked:
 
 def _units(
     run: Run, scores: list[int], metrics: list[Metric], inflate: tuple[float, float] = (1.0, 1.0)
-) -> tuple[list[ScoreSums], dict[str, Moments], Held, int]:
+) -> tuple[list[tallies.ScoreSums], dict[str, Moments], Held, int]:
     """Sums of the scores, moments of their units by metric, the clusters, and the rows of the largest."""
     sums, handle, columns = _chain(run, scores)
     clustered = run.prepare.cluster is not None
@@ -125,7 +81,7 @@ def _units(
     wanted = tuple(metric.name for metric in metrics if _defined(metric, sums[0], ranked, clustered))
     sizes = cluster_sizes(run) if clustered else None
     buckets = max(1, -(-run.n // min(run.task_rows, 1_000_000))) if sizes is None else len(sizes)
-    finish = FinishUnits(run.n, sums[0].wrong, ranked, wanted, clustered, inflate, sizes)
+    finish = FinishUnits(run.n, sums[0].wrong, ranked, wanted, inflate, sizes)
     done = run.shuffle("units", [Input(RouteUnits(None, columns, buckets, clustered), handle)], buckets, finish)
     run.release(handle)
     run.release(done.carried)
@@ -141,10 +97,10 @@ def _merged(states: list[State], sizes: Int | None, n: int) -> tuple[dict[str, M
     found: dict[str, Moments] = {}
     held, largest = Held(0, 0, 0), 0
     for state in sorted(states, key=lambda s: int(s["bucket"])):
-        held, largest = held.merge(Held(*state.get("held", (0, 0, 0)))), max(largest, state.get("largest", 0))
+        held, largest = held.merge(state.get("held", Held(0, 0, 0))), max(largest, state.get("largest", 0))
         for name, value in state.items():
-            if isinstance(value, list) and name != "held":
-                found[name] = found[name].merge(unpacked(value)) if name in found else unpacked(value)
+            if isinstance(value, Moments):
+                found[name] = found[name].merge(value) if name in found else value
     return found, held, largest
 
 
@@ -168,7 +124,7 @@ def cluster_sizes(run: Run) -> Int:
     return sizes
 
 
-def _defined(metric: Metric, sums: ScoreSums, ranked: tuple[Ranked, ...], clustered: bool) -> bool:
+def _defined(metric: Metric, sums: tallies.ScoreSums, ranked: tuple[Ranked, ...], clustered: bool) -> bool:
     if metric.tally == "auc":
         return 0 < sums.wrong < sums.n
     if metric.tally == "pairs":
@@ -179,18 +135,18 @@ def _defined(metric: Metric, sums: ScoreSums, ranked: tuple[Ranked, ...], cluste
 # ---- what it is for ---------------------------------------------------------------------------------------------
 
 
-def _clustered(found: dict[str, Moments], held: Held, largest: int) -> Clustered:
+def _clustered(found: dict[str, Moments], held: Held, largest: int) -> tallies.Clustered:
     spreads = {name: Spread(m.units, float(m.mean[0]), float(m.products[0, 0])) for name, m in found.items()}
-    return Clustered(held, largest, spreads)
+    return tallies.Clustered(held, largest, spreads)
 
 
-def score_clusters(run: Run, k: int, metrics: list[Metric]) -> tuple[ScoreSums, Clustered]:
+def score_clusters(run: Run, k: int, metrics: list[Metric]) -> tuple[tallies.ScoreSums, tallies.Clustered]:
     """Sums of one score, and what its clusters say of the metrics."""
     (sums,), found, held, largest = _units(run, [k], metrics)
     return sums, _clustered(found, held, largest)
 
 
-def model_clusters(run: Run, metrics: list[Metric]) -> Clustered:
+def model_clusters(run: Run, metrics: list[Metric]) -> tallies.Clustered:
     """What the clusters say of the model's own metrics."""
     state, n = run.state, run.n
     values: dict[str, float] = {}
@@ -198,7 +154,7 @@ def model_clusters(run: Run, metrics: list[Metric]) -> Clustered:
     for metric in metrics:
         what = metric.quantities[0]
         if metric.tally == "ece":
-            bins, some = ece_bins(state)
+            bins, some = tallies.ece_bins(state)
             values[what] = l1(bins)
             signs = np.full(len(state["ece"]), np.nan)
             signs[some] = np.sign(bins.gap)
@@ -206,7 +162,7 @@ def model_clusters(run: Run, metrics: list[Metric]) -> Clustered:
             values[what] = (n - state["wrong"]) / n
         elif not state[f"{what}_infinite"]:
             values[what] = float(state[what][0, 1])
-    keep = (*CLUSTER, *([ERROR] * run.prepare.wants_error), *run.prepare.model)
+    keep = (*wire.CLUSTER, *([wire.ERROR] * run.prepare.wants_error), *run.prepare.model)
     sizes = cluster_sizes(run)
     finish = FinishModel(n, values, signs, sizes)
     done = run.shuffle("clusters", [Input(RouteUnits(run.prepare, keep, len(sizes)))], len(sizes), finish)
@@ -219,14 +175,14 @@ def joint_of_run(run: Run, metric: Metric) -> tuple[JointTally, int]:
     n, wrong = run.n, int(run.state["wrong"])
     inflate = (n / (n - 1), wrong / (wrong - 1) if wrong > 1 else NAN)
     sums, found, held, _ = _units(run, list(range(len(run.names))), [metric], inflate)
-    values = np.array([ranking_tally(metric, one, None).value for one in sums])
+    values = np.array([tallies.ranking_tally(metric, one, None).value for one in sums])
     clusters = None if run.prepare.cluster is None else held.all
     parts = _parts(metric, found, sums[0], clusters, len(values))
     return JointTally(values, parts).mapped(metric.affine), held.all
 
 
 def _parts(
-    metric: Metric, found: dict[str, Moments], sums: ScoreSums, clusters: int | None, size: int
+    metric: Metric, found: dict[str, Moments], sums: tallies.ScoreSums, clusters: int | None, size: int
 ) -> tuple[JointPart, ...]:
     """As `inference.count.joint_of_samples` has them."""
     if not found or (clusters is not None and clusters < 2):

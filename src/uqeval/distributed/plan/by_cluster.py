@@ -8,70 +8,37 @@ leaves a bucket is a count, a mean and a matrix of products, which merge.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from uqeval import kernels
 from uqeval._check import Float, Int
-from uqeval.distributed.engines.protocol import Finished, Routed, State
-from uqeval.distributed.plan.columns import (
-    CLUSTER,
-    ERROR,
-    LOSS,
-    TIED,
-    Prepare,
-    Rows,
-    bin_of,
-    columns_of,
-    credit_of,
-    own_of,
-    pairs_of,
-    places_of,
-    score_of,
-    table_of,
-)
+from uqeval.distributed.engines.protocol import Finished, Routed, State, Table
+from uqeval.distributed.plan import wire
+from uqeval.distributed.plan.columns import Reading
 from uqeval.distributed.plan.count import CLUSTER_BUCKETS, ECE_BINS, cluster_bucket
 from uqeval.distributed.plan.edges import changed
 from uqeval.inference.tally import NAN, Held, Moments
 from uqeval.metrics.areas import Accepted
 from uqeval.metrics.registry import REGISTRY
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-__all__ = ["FinishModel", "FinishUnits", "Ranked", "RouteUnits", "clusters_of", "unpacked"]
-
-
-def _packed(found: Moments) -> list[Any]:
-    return [found.units, found.mean.tolist(), found.products.tolist(), found.gaps.tolist()]
-
-
-def unpacked(state: list[Any]) -> Moments:
-    """The moments in the state of a bucket."""
-    return Moments(state[0], *(np.array(part, dtype=np.float64) for part in state[1:]))
-
 
 @dataclass(frozen=True)
-class RouteUnits:
+class RouteUnits(Reading):
     """By cluster, or dealt out in turn where rows are the units."""
 
-    prepare: Prepare | None
     keep: tuple[str, ...]
     buckets: int
     clustered: bool = True
 
-    @property
-    def columns(self) -> tuple[str, ...] | None:
-        return None if self.prepare is None else self.prepare.columns
-
-    def __call__(self, table: pa.Table) -> Routed:
-        rows = columns_of(table) if self.prepare is None else self.prepare(table, ())
+    def __call__(self, table: Table) -> Routed:
+        rows = wire.rows_of(table) if self.prepare is None else self.prepare(table, ())
         if self.clustered:
-            bucket = cluster_bucket(*(rows[name] for name in CLUSTER)) // (CLUSTER_BUCKETS // self.buckets)
+            bucket = cluster_bucket(*(rows[name] for name in wire.CLUSTER)) // (CLUSTER_BUCKETS // self.buckets)
         else:
             bucket = np.arange(len(table)) % self.buckets
-        return Routed(table_of({name: rows[name] for name in self.keep}), bucket)
+        return Routed(wire.table_of({name: rows[name] for name in self.keep}), bucket)
 
 
 Pair = tuple[float, float]  # of a right and of a wrong row
@@ -99,72 +66,66 @@ class FinishUnits:
     wrong: int
     scores: tuple[Ranked, ...]
     metrics: tuple[str, ...]
-    clustered: bool
     inflate: tuple[float, float] = (1.0, 1.0)  # of influence values of right and wrong rows
     sizes: Int | None = None  # rows of each cluster bucket
 
-    def __call__(self, bucket: int, table: pa.Table) -> Finished:
-        rows = columns_of(table)
-        if self.sizes is not None and len(table) != int(self.sizes[bucket]):
-            raise changed(f"Bucket {bucket} of the clusters", len(table), int(self.sizes[bucket]))
+    def __call__(self, bucket: int, table: Table) -> Finished:
+        rows = wire.rows_of(table)
         state: State = {"bucket": bucket, "rows": len(table)}
-        g = clusters_of(rows) if self.clustered else None
-        if g is not None:
-            state |= _cluster_counts(g, rows.get(ERROR))
+        g = None if self.sizes is None else _clusters(rows, state, self.sizes)
         for metric in self.metrics:
             units = {"auc": self._auc, "pairs": self._pairs}.get(REGISTRY[metric].tally, self._areas)
             for name, x in units(metric, rows, g).items():
-                state[name] = _packed(Moments.of(x))
+                state[name] = Moments.of(x)
         return Finished(state)
 
-    def _areas(self, metric: str, rows: Rows, g: Int | None) -> dict[str, Float]:
+    def _areas(self, metric: str, rows: wire.Rows, g: Int | None) -> dict[str, Float]:
         """Influence values."""
-        e = rows[ERROR].astype(np.int64)
+        e = rows[wire.ERROR].astype(np.int64)
         x = np.stack([self._influence(metric, one, rows, e, self.n) for one in self.scores]) / self.n
         if g is None:
             return {metric: x * np.sqrt(np.array(self.inflate))[e]}
         return {metric: np.stack([np.bincount(g, weights=row) for row in x])}
 
     @staticmethod
-    def _influence(metric: str, one: Ranked, rows: Rows, e: Int, n: int) -> Float:
+    def _influence(metric: str, one: Ranked, rows: wire.Rows, e: Int, n: int) -> Float:
         assert one.centres is not None
         assert one.terms is not None
         own, credit, by_error, share = one.terms[metric]
         rule = REGISTRY[metric].formula
         if isinstance(rule, Accepted):
-            start, stop = (rows[name] for name in places_of(one.k))
+            start, stop = (rows[name] for name in wire.places(one.k))
             return np.array(by_error)[e] + np.array(share)[e] * rule.share(start, stop, n)
         if credit:
-            return np.array(by_error)[e] + credit * rows[credit_of(one.k)]
+            return np.array(by_error)[e] + credit * rows[wire.credit(one.k)]
         shift = np.array(by_error)[e] / own
-        influence: Float = own * (rows[own_of(one.k)] - one.centres[rows[bin_of(one.k)]] + shift)
-        return influence
+        return own * (rows[wire.own(one.k)] - one.centres[rows[wire.bin_code(one.k)]] + shift)
 
-    def _auc(self, metric: str, rows: Rows, g: Int | None) -> dict[str, Float]:
+    def _auc(self, metric: str, rows: wire.Rows, g: Int | None) -> dict[str, Float]:
         """DeLong placements of right and of wrong rows, or the values without each cluster."""
         right = self.n - self.wrong
-        wrong = rows[ERROR].astype(bool)
+        wrong = rows[wire.ERROR].astype(bool)
         if g is None:
-            x = np.stack([rows[credit_of(one.k)] for one in self.scores])
+            x = np.stack([rows[wire.credit(one.k)] for one in self.scores])
             values = np.array([one.value for one in self.scores])[:, None]
             return {
                 f"{metric} right": x[:, ~wrong] / (2.0 * self.wrong) - values,
                 f"{metric} wrong": x[:, wrong] / (2.0 * right) - values,
             }
         m = np.where(wrong, right, self.wrong).astype(np.float64)
-        loss = rows[ERROR].astype(np.float64)
+        loss = rows[wire.ERROR].astype(np.float64)
         total = 2.0 * self.wrong * right
-        left = [_left_out(one.k, rows, rows[credit_of(one.k)], m, loss, g, one.credit, total) for one in self.scores]
+        left = [_left_out(one.k, rows, rows[wire.credit(one.k)], m, loss, g, one.credit, total) for one in self.scores]
         return {metric: np.stack(left)}
 
-    def _pairs(self, metric: str, rows: Rows, g: Int | None) -> dict[str, Float]:
+    def _pairs(self, metric: str, rows: wire.Rows, g: Int | None) -> dict[str, Float]:
         """Delete-one shifts, or the values without each cluster."""
-        m = (self.n - rows[TIED]).astype(np.float64)
+        m = (self.n - rows[wire.TIED]).astype(np.float64)
         units = []
         for one in self.scores:
-            x = rows[pairs_of(one.k)]
+            x = rows[wire.pairs(one.k)]
             if g is not None:
-                units.append(_left_out(one.k, rows, x, m, rows[LOSS], g, one.pairs_credit, one.comparable))
+                units.append(_left_out(one.k, rows, x, m, rows[wire.LOSS], g, one.pairs_credit, one.comparable))
             else:
                 twice = 2 * one.pairs_credit / one.comparable
                 units.append((twice * m - x) / (one.comparable - 2.0 * m) - one.mean_shift)
@@ -172,10 +133,10 @@ class FinishUnits:
 
 
 def _left_out(
-    k: int, rows: Rows, credit2: Int, comparable: Float, loss: Any, g: Int, credit: float, total: float
+    k: int, rows: wire.Rows, credit2: Int, comparable: Float, loss: Any, g: Int, credit: float, total: float
 ) -> Float:
     """The metric without each cluster; NaN where no comparable pair is left."""
-    s = rows[score_of(k)].astype(np.float64)
+    s = rows[wire.score(k)].astype(np.float64)
     inside2, inside = kernels.within_counts(s, np.asarray(loss, dtype=np.float64), g)
     top = credit - np.bincount(g, weights=credit2.astype(np.float64)) + np.bincount(g, weights=inside2 / 2.0)
     rest = total - 2.0 * np.bincount(g, weights=comparable) + np.bincount(g, weights=inside.astype(np.float64))
@@ -184,9 +145,9 @@ def _left_out(
     return result
 
 
-def clusters_of(rows: Rows) -> Int:
+def clusters_of(rows: wire.Rows) -> Int:
     """Clusters of a bucket as numbers from 0."""
-    both = np.stack([rows[name] for name in CLUSTER], axis=1)
+    both = np.stack([rows[name] for name in wire.CLUSTER], axis=1)
     order = np.lexsort((both[:, 1], both[:, 0]))
     new = np.zeros(len(order), dtype=np.int64)
     new[1:] = (both[order[1:]] != both[order[:-1]]).any(axis=1)
@@ -195,13 +156,16 @@ def clusters_of(rows: Rows) -> Int:
     return g
 
 
-def _cluster_counts(g: Int, error: Any) -> State:
-    """Clusters, those with a right and with a wrong row, and the rows of the largest."""
-    sides = [0, 0]
-    if error is not None:
-        wrong = error.astype(bool)
+def _clusters(rows: wire.Rows, state: State, sizes: Int) -> Int:
+    """Clusters of a bucket, which must have come whole; notes how many, on which side, and the rows of the largest."""
+    if state["rows"] != (counted := int(sizes[state["bucket"]])):
+        raise changed(f"Bucket {state['bucket']} of the clusters", state["rows"], counted)
+    g, sides = clusters_of(rows), [0, 0]
+    if wire.ERROR in rows:
+        wrong = rows[wire.ERROR].astype(bool)
         sides = [len(np.unique(g[~wrong])), len(np.unique(g[wrong]))]
-    return {"held": Held(int(g.max()) + 1, *sides), "largest": int(np.bincount(g).max())}
+    state |= {"held": Held(int(g.max()) + 1, *sides), "largest": int(np.bincount(g).max())}
+    return g
 
 
 @dataclass(frozen=True)
@@ -213,19 +177,17 @@ class FinishModel:
     signs: Float | None  # of the gap, by bin of confidence; nan where the bin is empty
     sizes: Int
 
-    def __call__(self, bucket: int, table: pa.Table) -> Finished:
-        rows = columns_of(table)
-        if len(table) != int(self.sizes[bucket]):
-            raise changed(f"Bucket {bucket} of the clusters", len(table), int(self.sizes[bucket]))
-        g = clusters_of(rows)
-        state: State = {"bucket": bucket, "rows": len(table), **_cluster_counts(g, rows.get(ERROR))}
+    def __call__(self, bucket: int, table: Table) -> Finished:
+        rows = wire.rows_of(table)
+        state: State = {"bucket": bucket, "rows": len(table)}
+        g = _clusters(rows, state, self.sizes)
         for name, value in self.values.items():
             if name == "confidence":
                 assert self.signs is not None
                 c = rows[name]
                 bins = np.searchsorted(np.arange(1, ECE_BINS) / ECE_BINS, c, side="left")
-                x = self.signs[bins] * (1.0 - rows[ERROR] - c) - value
+                x = self.signs[bins] * (1.0 - rows[wire.ERROR] - c) - value
             else:
-                x = (1.0 - rows[ERROR] if name == "accuracy" else rows[name]) - value
-            state[name] = _packed(Moments.of(np.bincount(g, weights=x / self.n).astype(np.float64)[None]))
+                x = (1.0 - rows[wire.ERROR] if name == "accuracy" else rows[name]) - value
+            state[name] = Moments.of(np.bincount(g, weights=x / self.n).astype(np.float64)[None])
         return Finished(state)

@@ -3,73 +3,49 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from uqeval import kernels
 from uqeval._check import Float, Int
-from uqeval.distributed.engines.protocol import Finished, Routed, State
-from uqeval.distributed.plan.columns import (
-    LOSS,
-    LOSS_BIN,
-    TIED,
-    Prepare,
-    columns_of,
-    pairs_of,
-    score_of,
-    table_of,
-    take,
-)
-from uqeval.distributed.plan.edges import Axis, Codes, changed, ride, shares_sizes
+from uqeval.distributed.engines.protocol import Finished, Routed, State, Table
+from uqeval.distributed.plan import wire
+from uqeval.distributed.plan.by_score import by_code
+from uqeval.distributed.plan.columns import Reading
+from uqeval.distributed.plan.edges import Axis, changed, shares_sizes
 
-if TYPE_CHECKING:
-    import pyarrow as pa
 
-__all__ = ["FinishLoss", "RouteLoss"]
+class Stayed(NamedTuple):
+    """Rows of large score point bins, which have not moved yet."""
+
+    axis: Axis  # of the score
+    codes: NDArray[np.bool_]  # (codes,): which stayed
+    pairs: Int  # (score codes, loss codes): their pair counts
 
 
 @dataclass(frozen=True)
-class RouteLoss:
+class RouteLoss(Reading):
     """By the bin of the loss: rows carried from the score bins, or (with `prepare`) rows of score point bins."""
 
-    prepare: Prepare | None
     k: int
-    axis: Axis | None  # of the score, for rows of the source …
-    stayed: NDArray[np.bool_] | None  # … and the codes whose rows have not moved yet
     loss: Axis
-    at_point: Int | None
     keep: tuple[str, ...]
+    stayed: Stayed | None = None
     ride: bool = False
 
-    @property
-    def columns(self) -> tuple[str, ...] | None:
-        return None if self.prepare is None else self.prepare.columns
-
-    def __call__(self, table: pa.Table) -> Routed:
-        if self.prepare is None:
-            rows = columns_of(table)
+    def __call__(self, table: Table) -> Routed:
+        if self.prepare is None or self.stayed is None:
+            rows = wire.rows_of(table)
         else:
-            assert self.axis is not None
-            assert self.stayed is not None
-            assert self.at_point is not None
             rows = self.prepare(table, (self.k,))
-            codes = self.axis.codes(rows[score_of(self.k)])
-            kept = np.flatnonzero(self.stayed[codes])
-            rows, codes = take(rows, kept), codes[kept]
-            rows[LOSS_BIN] = self.loss.codes(rows[LOSS])
-            rows[pairs_of(self.k)] = self.at_point[codes, rows[LOSS_BIN]]
-        cd: Codes = rows[LOSS_BIN]
-        point = (cd & 1).astype(np.bool_)
-        bucket = (cd >> 1).astype(np.int64)
-        rows = {name: rows[name] for name in self.keep}
-        if self.ride:
-            return Routed(table_of(rows), ride(bucket, point, len(self.loss.edges) + 1))
-        if point.any():
-            keep = np.flatnonzero(~point)
-            rows, bucket = take(rows, keep), bucket[keep]
-        return Routed(table_of(rows), bucket)
+            codes = self.stayed.axis.codes(rows[wire.score(self.k)])
+            kept = np.flatnonzero(self.stayed.codes[codes])
+            rows, codes = wire.take(rows, kept), codes[kept]
+            rows[wire.LOSS_BIN] = self.loss.codes(rows[wire.LOSS])
+            rows[wire.pairs(self.k)] = self.stayed.pairs[codes, rows[wire.LOSS_BIN]]
+        return by_code({name: rows[name] for name in self.keep}, rows[wire.LOSS_BIN], self.ride, self.loss)
 
 
 @dataclass(frozen=True)
@@ -81,32 +57,32 @@ class FinishLoss:
     ride: bool = False
     carry: tuple[str, ...] = ()
 
-    def __call__(self, bucket: int, table: pa.Table) -> Finished:
-        rows = columns_of(table)
+    def __call__(self, bucket: int, table: Table) -> Finished:
+        rows = wire.rows_of(table)
         code = 2 * bucket
-        d = rows[LOSS].astype(np.float64)
+        d = rows[wire.LOSS].astype(np.float64)
         sizes = np.empty(len(d), dtype=np.int64)
         own: Any = slice(None)
         count = len(d)
         if self.ride:
-            mine = rows[LOSS_BIN] == code
+            mine = rows[wire.LOSS_BIN] == code
             own, count = np.flatnonzero(mine), int(mine.sum())
-            sizes[:] = self.by_loss[rows[LOSS_BIN]]
+            sizes[:] = self.by_loss[rows[wire.LOSS_BIN]]
         if count != int(self.by_loss[code]):
             raise changed(f"Bin {bucket} of the loss", count, int(self.by_loss[code]))
         state: State = {"bucket": bucket, "rows": count, "riders": len(d) - count}
         if count:
-            stacked: Float = np.stack([rows[score_of(k)][own].astype(np.float64) for k in self.scores])
+            stacked: Float = np.stack([rows[wire.score(k)][own].astype(np.float64) for k in self.scores])
             credit2, comparable = kernels.pair_counts(stacked, np.ascontiguousarray(d[own]))
             sizes[own] = count - comparable
             for j, k in enumerate(self.scores):
-                x = rows[pairs_of(k)][own] + credit2[j]
+                x = rows[wire.pairs(k)][own] + credit2[j]
                 state[f"sizes {k}"] = shares_sizes(x, sizes[own])
                 if self.carry:
-                    whole = rows[pairs_of(k)].copy()
+                    whole = rows[wire.pairs(k)].copy()
                     whole[own] = x
-                    rows[pairs_of(k)] = whole
+                    rows[wire.pairs(k)] = whole
         if not self.carry:
             return Finished(state)
-        rows[TIED] = sizes
-        return Finished(state, table_of({name: rows[name] for name in self.carry}))
+        rows[wire.TIED] = sizes
+        return Finished(state, wire.table_of({name: rows[name] for name in self.carry}))

@@ -13,74 +13,56 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from uqeval import kernels
 from uqeval._check import Bit, Float, Int
-from uqeval.distributed.engines.protocol import Finished, Routed, State
-from uqeval.distributed.plan.columns import (
-    ERROR,
-    LOSS,
-    LOSS_BIN,
-    Prepare,
-    Rows,
-    bin_of,
-    columns_of,
-    credit_of,
-    own_of,
-    pairs_of,
-    places_of,
-    score_of,
-    table_of,
-    take,
-)
-from uqeval.distributed.plan.edges import Axis, Codes, RowsChanged, changed, ride, shares_sizes, total_and_squares
+from uqeval.distributed.engines.protocol import Finished, Routed, State, Table
+from uqeval.distributed.plan import wire
+from uqeval.distributed.plan.columns import Reading
+from uqeval.distributed.plan.edges import Axis, Codes, Grid, RowsChanged, changed, shares_sizes, total_and_squares
 from uqeval.inference.tally import Spread
 from uqeval.metrics.areas import Accepted
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-__all__ = ["Area", "FinishScore", "RouteScore", "area_of_point", "harmonic", "harmonics"]
 
 _SERIES = 64  # from here on the asymptotic series are good to the last bit
 
 
 @dataclass(frozen=True)
-class RouteScore:
+class RouteScore(Reading):
     """By the bin of score `k`; `prepare` is None where the rows come from an earlier shuffle."""
 
-    prepare: Prepare | None
     k: int
     axis: Axis
     loss: Axis | None
     rides: NDArray[np.bool_]  # (codes,): the point bins whose rows ride along
     keep: tuple[str, ...]
 
-    @property
-    def columns(self) -> tuple[str, ...] | None:
-        return None if self.prepare is None else self.prepare.columns
-
-    def __call__(self, table: pa.Table) -> Routed:
+    def __call__(self, table: Table) -> Routed:
         if self.prepare is None:
-            rows = columns_of(table)
+            rows = wire.rows_of(table)
         else:
             rows = self.prepare(table, self.prepare.scores_in(self.keep))
             if self.loss is not None:
-                rows[LOSS_BIN] = self.loss.codes(rows[LOSS])
-        codes = self.axis.codes(rows[score_of(self.k)])
-        if bin_of(self.k) in self.keep:
-            rows[bin_of(self.k)] = codes
-        rows = {name: rows[name] for name in self.keep}
-        point = (codes & 1).astype(np.bool_)
-        stays = point & ~self.rides[codes]
-        if stays.any():
-            moving = np.flatnonzero(~stays)
-            rows, codes, point = take(rows, moving), codes[moving], point[moving]
-        return Routed(table_of(rows), ride((codes >> 1).astype(np.int64), point, len(self.axis.edges) + 1))
+                rows[wire.LOSS_BIN] = self.loss.codes(rows[wire.LOSS])
+        codes = self.axis.codes(rows[wire.score(self.k)])
+        if wire.bin_code(self.k) in self.keep:
+            rows[wire.bin_code(self.k)] = codes
+        return by_code({name: rows[name] for name in self.keep}, codes, self.rides[codes], self.axis)
+
+
+def by_code(rows: wire.Rows, codes: Codes, rides: NDArray[np.bool_] | bool, axis: Axis) -> Routed:
+    """Rows of intervals go to the bucket of the interval; those of point bins ride along, dealt out, or stay."""
+    point = (codes & 1).astype(np.bool_)
+    stays = point & ~np.asarray(rides)
+    if stays.any():
+        moving = np.flatnonzero(~stays)
+        rows, codes, point = wire.take(rows, moving), codes[moving], point[moving]
+    bucket = (codes >> 1).astype(np.int64)
+    bucket[point] = np.arange(int(point.sum())) % (len(axis.edges) + 1)
+    return Routed(wire.table_of(rows), bucket)
 
 
 def _credit(order: kernels.Order, error: Bit) -> Int:
@@ -88,8 +70,7 @@ def _credit(order: kernels.Order, error: Bit) -> Int:
     below = np.zeros(len(error) + 1, dtype=np.int64)
     np.cumsum(error, out=below[1:])
     half = below[order.start] + below[order.end]  # twice the wrong rows below, ties once
-    result: Int = np.where(error.view(np.bool_), order.start + order.end - half, 2 * below[-1] - half)
-    return result
+    return np.where(error.view(np.bool_), order.start + order.end - half, 2 * below[-1] - half)
 
 
 @dataclass(frozen=True)
@@ -97,122 +78,127 @@ class FinishScore:
     """A score interval: its share of UQ-AUC and AURC, and of the pair counts the part inside the bin."""
 
     k: int
-    axis: Axis
-    counts: Int  # (codes, 2): right and wrong rows of each score code
-    before: Int  # the same of all lower codes
+    grid: Grid
     ranks: bool  # UQ-AUC, AURC and relatives are wanted
-    at_point: Int | None = None  # (score codes, loss codes): pair counts of rows in score point bins …
-    across: Int | None = None  # … and across bins, of all rows; None where UQ-C-index is not wanted
-    by_loss: Int | None = None
+    pairs: bool  # UQ-C-index is wanted
     credit: Int | None = None  # (codes, 2): for rows of point bins twice the credit of a right and of a wrong row …
     own: Float | None = None  # … and their `own` of AURC
     accepted: tuple[Accepted, ...] = ()  # the surest shares whose risk is wanted
     every: bool = False  # carry every row, not only those whose pair count is not complete
     carry: tuple[str, ...] = ()
 
-    def __call__(self, bucket: int, table: pa.Table) -> Finished:
-        rows = columns_of(table)
-        s, edges = rows[score_of(self.k)], self.axis.edges
+    def __call__(self, bucket: int, table: Table) -> Finished:
+        rows = wire.rows_of(table)
+        s, edges = rows[wire.score(self.k)], self.grid.score.edges
         own = np.ones(len(s), dtype=np.bool_) if bucket == 0 else s > edges[bucket - 1]
         if bucket < len(edges):
             own &= s < edges[bucket]
         if own.all():
             return self._bin(bucket, rows)
         rest = np.flatnonzero(~own)
-        riding = self._riders(take(rows, rest), self.axis.codes(s[rest]))
+        riding = self._riders(wire.take(rows, rest), self.grid.score.codes(s[rest]))
         state: State = {"bucket": bucket, "rows": 0}
         carried = riding
         if own.any():
-            done = self._bin(bucket, take(rows, np.flatnonzero(own)))
+            done = self._bin(bucket, wire.take(rows, np.flatnonzero(own)))
             state = done.state
             if done.carried is not None:
-                there = columns_of(done.carried)
+                there = wire.rows_of(done.carried)
                 carried = {name: np.concatenate([there[name], riding[name]]) for name in there}
         state["riders"] = len(rest)
-        return Finished(state, table_of(carried) if self.carry else None)
+        return Finished(state, wire.table_of(carried) if self.carry else None)
 
-    def _riders(self, rows: Rows, codes: Codes) -> Rows:
+    def _riders(self, rows: wire.Rows, codes: Codes) -> wire.Rows:
         """Rows of point bins: all from the grid."""
         k, q = self.k, codes.astype(np.int64)
         if not (q & 1).all():
             raise RowsChanged(
                 f"A bin of the score got rows of another one ({int((~q & 1).sum())}). No result is given."
             )
-        if self.at_point is not None:
-            rows[pairs_of(k)] = self.at_point[q, rows[LOSS_BIN]]
+        if self.pairs:
+            rows[wire.pairs(k)] = self.grid.at_point[q, rows[wire.LOSS_BIN]]
         if self.credit is not None and self.own is not None:
-            e = rows[ERROR].astype(np.int64)
-            rows[credit_of(k)], rows[own_of(k)] = self.credit[q, e], self.own[q, e]
-            before = self.before.sum(axis=1)[q]
-            rows |= dict(zip(places_of(k), (before, before + self.counts.sum(axis=1)[q]), strict=True))
-        if not self.every and LOSS_BIN in rows:  # counted from the grid already
-            rows = take(rows, np.flatnonzero(~rows[LOSS_BIN] & 1))
+            e = rows[wire.ERROR].astype(np.int64)
+            rows[wire.credit(k)], rows[wire.own(k)] = self.credit[q, e], self.own[q, e]
+            before = self.grid.before.sum(axis=1)[q]
+            rows |= dict(zip(wire.places(k), (before, before + self.grid.by_score.sum(axis=1)[q]), strict=True))
+        if not self.every and wire.LOSS_BIN in rows:  # counted from the grid already
+            rows = wire.take(rows, np.flatnonzero(~rows[wire.LOSS_BIN] & 1))
         return {name: rows[name] for name in self.carry}
 
-    def _bin(self, bucket: int, rows: Rows) -> Finished:
+    def _bin(self, bucket: int, rows: wire.Rows) -> Finished:
         k, code = self.k, 2 * bucket
-        s = np.ascontiguousarray(rows[score_of(k)], dtype=np.float64)
-        expected = int(self.counts[code].sum())
+        s = np.ascontiguousarray(rows[wire.score(k)], dtype=np.float64)
+        expected = int(self.grid.by_score[code].sum())
         if len(s) != expected:
             raise changed(f"Bin {bucket} of the score", len(s), expected)
         state: State = {"bucket": bucket, "rows": expected, "riders": 0}
-        out: Rows = {name: rows[name] for name in self.carry if name in rows}
+        out: wire.Rows = {name: rows[name] for name in self.carry if name in rows}
         order = kernels.order_by(s)
         state["ties2"] = int((order.end - order.start).sum())
         if self.ranks:
-            self._ranks(state, out, order, code, rows[ERROR])
-        if self.across is not None and self.by_loss is not None:
-            cd = rows[LOSS_BIN]
+            self._ranks(state, out, order, code, rows[wire.ERROR])
+        if self.pairs:
+            cd = rows[wire.LOSS_BIN]
             inside = kernels.pair_counts(s[None], cd.astype(np.float64))[0][0]
-            out[pairs_of(k)] = self.across[code][cd] + inside
+            out[wire.pairs(k)] = self.grid.across[code][cd] + inside
             point = (cd & 1).astype(np.bool_)
             if point.any():  # final: no comparable row shares the loss
-                state["sizes"] = shares_sizes(out[pairs_of(k)][point], self.by_loss[cd[point]])
+                state["sizes"] = shares_sizes(out[wire.pairs(k)][point], self.grid.by_loss[cd[point]])
                 if not self.every:
-                    out = take(out, np.flatnonzero(~point))
-        return Finished(state, table_of({name: out[name] for name in self.carry}) if self.carry else None)
+                    out = wire.take(out, np.flatnonzero(~point))
+        return Finished(state, wire.table_of({name: out[name] for name in self.carry}) if self.carry else None)
 
-    def _ranks(self, state: State, out: Rows, order: kernels.Order, code: int, error: Bit) -> None:
+    def _ranks(self, state: State, out: wire.Rows, order: kernels.Order, code: int, error: Bit) -> None:
         e = error[order.row]
-        right_before, wrong_before = (int(x) for x in self.before[code])
-        right_total, wrong_total = (int(x) for x in self.counts.sum(axis=0))
-        wrong = int(e.sum())
+        right_before, wrong_before = (int(x) for x in self.grid.before[code])
+        total, wrong_total, wrong = self.grid.n, self.grid.wrong, int(e.sum())
         right = len(e) - wrong
-        if wrong != int(self.counts[code, 1]):
-            raise changed(f"Bin {code // 2} of the score (wrong rows)", wrong, int(self.counts[code, 1]))
+        if wrong != (counted := int(self.grid.by_score[code, 1])):
+            raise changed(f"Bin {code // 2} of the score (wrong rows)", wrong, counted)
         credit = _credit(order, e)
         is_wrong = e.view(np.bool_)
         (of_wrong, wrong2), (of_right, right2) = (total_and_squares(credit[side]) for side in (is_wrong, ~is_wrong))
         below, above = 2 * right_before, 2 * (wrong_total - wrong_before - wrong)
-        state["auc"] = [
+        # Rows above each wrong row, ties half, doubled: for the interval of AUGRC with few errors.
+        top = 2 * (total - right_before - wrong_before) - (order.start + order.end)[is_wrong]
+        area, own = _area_of_rows(order, e, right_before + wrong_before, wrong_before, total)
+        start, stop = (x + (right_before + wrong_before) for x in (order.start, order.end))
+        state["ranks"] = BinRanks(
             of_wrong + below * wrong,
             wrong2 + 2 * below * of_wrong + below**2 * wrong,
             right2 + 2 * above * of_right + above**2 * right,
-        ]
-        # Rows above each wrong row, ties half, doubled: for the interval of AUGRC with few errors.
-        total = right_total + wrong_total
-        top = 2 * (total - right_before - wrong_before) - (order.start + order.end)[is_wrong]
-        state["above2"] = total_and_squares(top)[1]
-        area, own = _area_of_rows(order, e, right_before + wrong_before, wrong_before, total)
-        state["area"] = area.packed()
-        start, stop = (x + (right_before + wrong_before) for x in (order.start, order.end))
-        state["accepted"] = [accepted_sums(rule, start, stop, is_wrong, total) for rule in self.accepted]
-        if credit_of(self.k) in self.carry:
+            total_and_squares(top)[1],
+            area,
+            tuple(accepted_sums(rule, start, stop, is_wrong, total) for rule in self.accepted),
+        )
+        if wire.credit(self.k) in self.carry:
             values = np.empty(len(e), dtype=np.int64)
             values[order.row] = credit + np.where(is_wrong, below, above)
             owns = np.empty(len(e))
             owns[order.row] = own
-            out[credit_of(self.k)], out[own_of(self.k)] = values, owns
-            for name, place in zip(places_of(self.k), (start, stop), strict=True):
+            out[wire.credit(self.k)], out[wire.own(self.k)] = values, owns
+            for name, place in zip(wire.places(self.k), (start, stop), strict=True):
                 out[name] = np.empty(len(e), dtype=np.int64)
                 out[name][order.row] = place
 
 
-def accepted_sums(rule: Accepted, start: Int, stop: Int, wrong: NDArray[np.bool_], total: int) -> list[float]:
+class BinRanks(NamedTuple):
+    """What a bin adds to UQ-AUC, to the areas and to the risks of the surest rows."""
+
+    credit2: int  # of UQ-AUC, over its wrong rows …
+    wrong_squares: int  # … and the squares over its wrong rows and over its right rows
+    right_squares: int
+    above2: int  # Σ over wrong rows of (2·rows above)², ties half
+    area: Area
+    shares: tuple[Float, ...]  # `accepted_sums` of each share
+
+
+def accepted_sums(rule: Accepted, start: Int, stop: Int, wrong: NDArray[np.bool_], total: int) -> Float:
     """Σ share and Σ share² of right rows and of wrong rows, Σ over rows next to the cut, and over the wrong ones."""
     share, near = rule.share(start, stop, total), rule.near(start, stop, total, total)
     sums = [float(x[side].sum()) for side in (~wrong, wrong) for x in (share, share * share)]
-    return [*sums, float(near.sum()), float(near[wrong].sum())]
+    return np.array([*sums, float(near.sum()), float(near[wrong].sum())])
 
 
 # ---- AURC piece by piece ----------------------------------------------------------------------------------------
@@ -226,15 +212,6 @@ class Area(NamedTuple):
     right: Spread  # of `own`
     wrong: Spread
     later2: float  # Σ over wrong rows of (mean of 1/k over the coverages k that accept the row)²
-
-    def packed(self) -> list[object]:
-        """For the state of a bucket."""
-        return [self.risk, self.risk_per_row, list(self.right), list(self.wrong), self.later2]
-
-    @classmethod
-    def unpacked(cls, state: list[Any]) -> Area:
-        risk, per_row, right, wrong, later2 = state
-        return cls(risk, per_row, Spread(*right), Spread(*wrong), later2)
 
 
 def _spread(x: Float) -> Spread:
@@ -264,8 +241,7 @@ def harmonics(start: Int, stop: Int) -> Float:
     table = np.concatenate([[0.0], np.cumsum(1.0 / np.arange(1, _SERIES + 1))])
     short = table[np.minimum(stop, _SERIES)] - table[np.minimum(start, _SERIES)]
     a, b = (np.maximum(x, _SERIES).astype(np.float64) for x in (start, stop))
-    result: Float = short + np.log1p((b - a) / a) + (_tail(b) - _tail(a))
-    return result
+    return short + np.log1p((b - a) / a) + (_tail(b) - _tail(a))
 
 
 def _tail(k: Any) -> Any:

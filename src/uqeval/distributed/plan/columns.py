@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from uqeval import scores as score_functions
 from uqeval._check import nearest
 from uqeval._errors import InputError, collected
+from uqeval.distributed.plan import wire
 from uqeval.evaluation.row_data import RowData
 from uqeval.inputs import Predictions
 from uqeval.inputs.columns import Columns, Plan, listed, plan_columns, score_columns
@@ -27,69 +28,6 @@ from uqeval.metrics.registry import Metric
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-__all__ = ["Bad", "Prepare", "Rows", "Wanted", "find_rows", "group_names", "keys_of", "shifted"]
-
-Rows = dict[str, NDArray[Any]]
-
-# ---- the wire: every column that a stage may pass on ------------------------------------------------------------
-
-ERROR = "error"  # 0 or 1
-LOSS = "loss"
-LOSS_BIN = "loss bin"  # its code on the axis of the loss
-TIED = "tied in loss"  # rows with the same loss, the row itself included
-CLUSTER = ("cluster high", "cluster low")  # 128 bits that tell clusters apart
-GROUP = "group"  # its number
-
-
-def score_of(k: int) -> str:
-    """Score k."""
-    return f"score {k}"
-
-
-def bin_of(k: int) -> str:
-    """The code of score k on its axis."""
-    return f"bin {k}"
-
-
-def pairs_of(k: int) -> str:
-    """Twice the credit of the row for UQ-C-index of score k, as far as it is counted."""
-    return f"pairs {k}"
-
-
-def credit_of(k: int) -> str:
-    """Twice the credit of the row for UQ-AUC of score k."""
-    return f"credit {k}"
-
-
-def own_of(k: int) -> str:
-    """What the row's bin knows of its influence on AURC of score k."""
-    return f"own {k}"
-
-
-def places_of(k: int) -> tuple[str, str]:
-    """Where the row's tied block of score k begins and ends among all rows: only where a metric needs it."""
-    return f"start {k}", f"stop {k}"
-
-
-def columns_of(table: pa.Table) -> Rows:
-    """Columns of the wire in a table."""
-    return {name: table.column(name).to_numpy() for name in table.column_names}
-
-
-def table_of(rows: Rows) -> pa.Table:
-    """The table that goes on the wire."""
-    import pyarrow as pa
-
-    return pa.table({name: np.ascontiguousarray(column) for name, column in rows.items()})
-
-
-def take(rows: Rows, keep: NDArray[Any]) -> Rows:
-    """Some of the rows."""
-    return {name: column[keep] for name, column in rows.items()}
-
-
-# ---- from the source to the wire --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -158,9 +96,9 @@ class Prepare:
     scores: tuple[tuple[str, str | None], ...]
     error: str | None
     loss: str | None
-    model: tuple[str, ...]
     plan: Plan
     options: Columns
+    model: tuple[str, ...] = ()
     cluster: str | None = None
     group: str | None = None
     wants_error: bool = True
@@ -174,39 +112,33 @@ class Prepare:
         return "prob" in self.plan.tables or "logit" in self.plan.tables or bool(self.plan.members)
 
     @property
-    def plain(self) -> bool:
-        """Whether columns can be taken as they are."""
-        return (
-            all(column is not None for _, column in self.scores)
-            and not self.model
-            and (not self.wants_error or self.error is not None)
-            and (not self.wants_loss or self.loss is not None)
-        )
+    def plain(self) -> dict[str, str] | None:
+        """The columns that are taken as they are, by name on the wire; None where something must be computed."""
+        found = {wire.score(k): column for k, (_, column) in enumerate(self.scores)}
+        found |= {wire.ERROR: self.error} if self.wants_error else {}
+        found |= {wire.LOSS: self.loss} if self.wants_loss else {}
+        known = {name: column for name, column in found.items() if column is not None}
+        return None if self.model or len(known) < len(found) else known
 
     @property
     def columns(self) -> tuple[str, ...]:
         """What to read."""
         own = [name for name in (self.cluster, self.group, self.only and self.only[0]) if name is not None]
-        if self.plain:
-            used = [column for _, column in self.scores if column is not None]
-            wanted = ((self.wants_error, self.error), (self.wants_loss, self.loss))
-            used += [name for want, name in wanted if want and name is not None]
-        else:
-            used = self.plan.needed
+        used = self.plan.needed if (plain := self.plain) is None else plain.values()
         return tuple(dict.fromkeys([*used, *own]))
 
     @property
     def labels(self) -> dict[str, str]:
         """What each prepared column is called in a message."""
-        named = {score_of(k): column or f"score {name}" for k, (name, column) in enumerate(self.scores)}
-        return named | {ERROR: self.error or "error", LOSS: self.loss or "loss"}
+        named = {wire.score(k): column or f"score {name}" for k, (name, column) in enumerate(self.scores)}
+        return named | {wire.ERROR: self.error or "error", wire.LOSS: self.loss or "loss"}
 
     def scores_in(self, names: Iterable[str]) -> tuple[int, ...]:
         """Numbers of the scores among columns of the wire."""
         wanted = set(names)
-        return tuple(k for k in range(len(self.scores)) if score_of(k) in wanted)
+        return tuple(k for k in range(len(self.scores)) if wire.score(k) in wanted)
 
-    def __call__(self, table: pa.Table, scores: tuple[int, ...] | None = None) -> Rows:
+    def __call__(self, table: pa.Table, scores: tuple[int, ...] | None = None) -> wire.Rows:
         """Clean columns; of the scores only those with these numbers, where given."""
         chosen = range(len(self.scores)) if scores is None else scores
         if self.only is not None:
@@ -214,29 +146,24 @@ class Prepare:
             table = table.take(
                 np.flatnonzero(np.array([name == self.only[1] for name in names], dtype=np.bool_)[index])
             )
-        rows: Rows = {}
-        if self.plain:
-            for k in chosen:
-                rows[score_of(k)] = _numbers(table, str(self.scores[k][1]))
-            if self.wants_error and self.error is not None:
-                rows[ERROR] = _bits(table, self.error)
-            if self.wants_loss and self.loss is not None:
-                rows[LOSS] = _numbers(table, self.loss)
-        else:
+        if (plain := self.plain) is None:
             rows = self._modelled(table, chosen)
+        else:
+            names = [wire.score(k) for k in chosen] + [name for name in (wire.ERROR, wire.LOSS) if name in plain]
+            rows = {name: (_bits if name == wire.ERROR else _numbers)(table, plain[name]) for name in names}
         if self.cluster is not None:
-            rows |= dict(zip(CLUSTER, keys_of(table.column(self.cluster)), strict=True))
+            rows |= dict(zip(wire.CLUSTER, keys_of(table.column(self.cluster)), strict=True))
         return rows
 
-    def _modelled(self, table: pa.Table, chosen: Iterable[int]) -> Rows:
+    def _modelled(self, table: pa.Table, chosen: Iterable[int]) -> wire.Rows:
         import pyarrow as pa
 
         n = len(table)
-        wanted = {score_of(k): f"score {self.scores[k][0]}" for k in chosen} | {name: name for name in self.model}
-        wanted |= {ERROR: "error"} if self.wants_error else {}
-        wanted |= {LOSS: "loss"} if self.wants_loss else {}
+        wanted = {wire.score(k): f"score {self.scores[k][0]}" for k in chosen} | {name: name for name in self.model}
+        wanted |= {wire.ERROR: "error"} if self.wants_error else {}
+        wanted |= {wire.LOSS: "loss"} if self.wants_loss else {}
         if n == 0:
-            return {name: np.empty(0, dtype=np.uint8 if name == ERROR else np.float64) for name in wanted}
+            return {name: np.empty(0, dtype=np.uint8 if name == wire.ERROR else np.float64) for name in wanted}
         if n == 1:  # predictions need two rows; the numbers of a row do not depend on the others
             table = pa.concat_tables([table, table])
         with collected():  # notes on rows of a piece would not say which rows of the source
@@ -260,15 +187,15 @@ class Prepare:
                 found.append(Bad(f"`{name}` has missing values", int(wrong.sum()), int(wrong.argmax())))
         return found
 
-    def bad(self, rows: Rows) -> list[Bad]:
+    def bad(self, rows: wire.Rows) -> list[Bad]:
         """NaN in a score, infinity or NaN in a loss, errors other than 0 and 1."""
         found: list[Bad] = []
         for name, column in rows.items():
             if name.startswith("score "):
                 wrong, what = np.isnan(column), "NaN or nothing"
-            elif name == LOSS:
+            elif name == wire.LOSS:
                 wrong, what = ~np.isfinite(column), "NaN, infinity or nothing"
-            elif name == ERROR:
+            elif name == wire.ERROR:
                 wrong, what = column > 1, "something else than 0 and 1"
             else:
                 continue
@@ -278,12 +205,24 @@ class Prepare:
         return found
 
 
+@dataclass(frozen=True)
+class Reading:
+    """A function of rows of the source, or (where `prepare` is None) of rows that an earlier shuffle carries."""
+
+    prepare: Prepare | None
+
+    @property
+    def columns(self) -> tuple[str, ...] | None:
+        """What to read of the source."""
+        return None if self.prepare is None else self.prepare.columns
+
+
 def shifted(error: InputError, row: int) -> str:
     """The message about a piece of the source, with the rows counted from the start of its file."""
     return re.sub(r"\brow (\d+)", lambda found: f"row {row + int(found[1])}", str(error))
 
 
-def find_rows(names: list[str], wanted: Wanted, metrics: Iterable[Metric], first: pa.Table) -> Prepare:
+def find_rows(names: list[str], wanted: Wanted, first: pa.Table) -> Prepare:
     """What to take from columns of these names; `first` are some rows of the source, to try it on."""
     plan, options = wanted.planned(names)
     pred = None
@@ -303,12 +242,10 @@ def find_rows(names: list[str], wanted: Wanted, metrics: Iterable[Metric], first
         else:
             there = [*by_column, *computed]
             raise InputError(f'There is no score "{name}".{nearest(name, there)} There are: {listed(there)}.')
-    quantities = [what for metric in metrics if not metric.uses_score for what in metric.quantities]
     return Prepare(
         scores=tuple(dict.fromkeys(chosen)),
         error=plan.single.get("error"),
         loss=plan.single.get("loss"),
-        model=tuple(what for what in dict.fromkeys(quantities) if what not in ("accuracy", "error")),
         plan=plan,
         options=options,
         cluster=wanted.cluster,
@@ -349,13 +286,11 @@ def _bits(table: pa.Table, name: str) -> NDArray[np.uint8]:
 
     column = table.column(name)
     if pa.types.is_uint8(column.type) and not column.null_count:
-        raw: NDArray[np.uint8] = column.to_numpy()
-        return raw
+        return column.to_numpy()
     if pa.types.is_boolean(column.type) and not column.null_count:
         return column.to_numpy().astype(np.uint8)
     error = _numbers(table, name)
-    bits: NDArray[np.uint8] = np.where(error == 1, 1, np.where(error == 0, 0, 2)).astype(np.uint8)
-    return bits
+    return np.where(error == 1, 1, np.where(error == 0, 0, 2)).astype(np.uint8)
 
 
 def _missing(column: pa.ChunkedArray) -> NDArray[np.bool_] | None:
@@ -373,8 +308,7 @@ def _missing(column: pa.ChunkedArray) -> NDArray[np.bool_] | None:
         wrong = pc.equal(column, pa.scalar("", type=column.type))
     else:
         return None
-    mask: NDArray[np.bool_] = wrong.to_numpy()
-    return mask
+    return wrong.to_numpy()
 
 
 def group_names(column: pa.ChunkedArray) -> tuple[list[str], NDArray[np.int64]]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 import re
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +14,8 @@ import numpy as np
 from uqeval._check import Float, Int
 from uqeval._errors import InputError, collected
 from uqeval.distributed.engines.protocol import Place, State
-from uqeval.distributed.plan.columns import CLUSTER, ERROR, LOSS, Bad, Prepare, Rows, group_names, score_of, shifted
+from uqeval.distributed.plan import wire
+from uqeval.distributed.plan.columns import Bad, Prepare, Reading, group_names, shifted
 from uqeval.distributed.plan.edges import Axis
 from uqeval.inputs.columns import Columns, Plan
 from uqeval.inputs.predictions import predictions_from_arrow
@@ -19,8 +23,6 @@ from uqeval.inputs.predictions import predictions_from_arrow
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["CLUSTER_BUCKETS", "ECE_BINS", "MOST_GROUPS", "Count", "Draw", "FirstRows", "TryRows", "cluster_bucket"]
-__all__ += ["merge", "of_a_row"]
 
 CLUSTER_BUCKETS = 4096  # that are counted; as few as will do are shuffled
 ECE_BINS = 15
@@ -77,14 +79,10 @@ def of_a_row(error: InputError) -> bool:
 
 
 @dataclass(frozen=True)
-class Draw:
+class Draw(Reading):
     """For the sample: the prepared numbers of some rows."""
 
     prepare: Prepare
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return self.prepare.columns
 
     def __call__(self, table: pa.Table) -> pa.Table:
         import pyarrow as pa
@@ -94,22 +92,18 @@ class Draw:
             rows = bare(table)
         except InputError:  # counting says which row of which file it is
             rows = bare(table.slice(0, 0))
-        ranked = {LOSS, *(score_of(k) for k in range(len(bare.scores)))}
+        ranked = {wire.LOSS, *(wire.score(k) for k in range(len(bare.scores)))}
         return pa.table({name: x.astype(np.float64) for name, x in rows.items() if name in ranked})
 
 
 @dataclass(frozen=True)
-class Count:
+class Count(Reading):
     """Rows by score code, loss code and error; row counts by cluster bucket and group; sums for the model's metrics."""
 
     prepare: Prepare
     scores: tuple[Axis, ...]
     loss: Axis
     parts: tuple[str, ...]
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return self.prepare.columns
 
     def __call__(self, table: pa.Table, place: Place) -> State:
         name = self.parts[place.part]
@@ -125,14 +119,14 @@ class Count:
         state: State = {"rows": n, "bad": bad}
         if bad:
             return state
-        bits = rows.get(ERROR)
+        bits = rows.get(wire.ERROR)
         e = np.zeros(n, dtype=np.int64) if bits is None else bits.astype(np.int64)
         state["wrong"] = int(e.sum())
-        cd = self.loss.codes(rows[LOSS]).astype(np.int64) if LOSS in rows else 0
+        cd = self.loss.codes(rows[wire.LOSS]).astype(np.int64) if wire.LOSS in rows else 0
         n_loss = self.loss.n_codes
         low, high, infinite = [], [], []
         for k, axis in enumerate(self.scores):
-            s = rows[score_of(k)]
+            s = rows[wire.score(k)]
             cell = axis.codes(s).astype(np.int64)
             cell *= n_loss
             cell += cd
@@ -146,13 +140,13 @@ class Count:
         self._model(state, rows, e)
         if self.prepare.cluster is not None:
             state["clusters"] = np.bincount(
-                cluster_bucket(*(rows[name] for name in CLUSTER)), minlength=CLUSTER_BUCKETS
+                cluster_bucket(*(rows[name] for name in wire.CLUSTER)), minlength=CLUSTER_BUCKETS
             )
         if self.prepare.group is not None:
             state["groups"] = _count_groups(table.column(self.prepare.group))
         return state
 
-    def _model(self, state: State, rows: Rows, e: Int) -> None:
+    def _model(self, state: State, rows: wire.Rows, e: Int) -> None:
         for name in ("brier", "log_loss"):
             if name in rows:
                 x = rows[name]
@@ -197,32 +191,26 @@ def _join_moments(a: Float, b: Float) -> Float:
     return np.stack([count, a[:, 1] + gap * share, a[:, 2] + b[:, 2] + gap * gap * a[:, 0] * share], axis=1)
 
 
-_SUMS = ("rows", "wrong", "brier_infinite", "log_loss_infinite", "infinite", "clusters", "confidence")
+def _join_groups(a: dict[str, int], b: dict[str, int]) -> dict[str, int]:
+    groups = dict(Counter(a) + Counter(b))
+    if len(groups) > MOST_GROUPS:
+        raise InputError(f"There are more than {MOST_GROUPS:,} groups. Choose a coarser column.")
+    return groups
+
+
+_JOIN: dict[str, Callable[[Any, Any], Any]] = {
+    "low": np.minimum,
+    "high": np.maximum,
+    "groups": _join_groups,
+}  # the others are sums
+_JOIN |= dict.fromkeys(("brier", "log_loss", "ece"), _join_moments)
 
 
 def merge(a: State, b: State) -> State:
     """Two counts of different rows as one."""
-    found: dict[str, Any] = {"bad": [*a["bad"], *b["bad"]], "rows": a["rows"] + b["rows"]}
-    if found["bad"]:
-        found["bad"] = _shortest(found["bad"])
-        return found
-    for name in a:
-        if name in _SUMS or name.startswith("cells"):
-            found[name] = a[name] + b[name]
-        elif name == "low":
-            found[name] = np.minimum(a[name], b[name])
-        elif name == "high":
-            found[name] = np.maximum(a[name], b[name])
-        elif name in ("brier", "log_loss", "ece"):
-            found[name] = _join_moments(a[name], b[name])
-        elif name == "groups":
-            groups = dict(a[name])
-            for group, count in b[name].items():
-                groups[group] = groups.get(group, 0) + count
-            if len(groups) > MOST_GROUPS:
-                raise InputError(f"There are more than {MOST_GROUPS:,} groups. Choose a coarser column.")
-            found[name] = groups
-    return found
+    if bad := _shortest([*a["bad"], *b["bad"]]):
+        return {"bad": bad, "rows": a["rows"] + b["rows"]}
+    return {name: _JOIN.get(name, operator.add)(a[name], b[name]) for name in a}
 
 
 def _shortest(bad: list[list[Any]]) -> list[list[Any]]:

@@ -16,9 +16,6 @@ from numpy.typing import NDArray
 from uqeval._check import Float, Int
 from uqeval._errors import InputError
 
-__all__ = ["Axis", "Grid", "RowsChanged", "changed", "choose_edges", "ride", "shares_sizes", "split_edges"]
-__all__ += ["total_and_squares"]
-
 Codes = NDArray[np.uint16]
 _CELLS = 1 << 16
 
@@ -107,6 +104,9 @@ class Grid:
     loss: Axis
     cells: Int  # (score codes, loss codes, 2)
 
+    def __reduce__(self) -> Any:  # without what is cached: it is made again where it is needed
+        return Grid, (self.score, self.loss, self.cells)
+
     @cached_property
     def n(self) -> int:
         return int(self.cells.sum())
@@ -118,25 +118,21 @@ class Grid:
     @cached_property
     def by_score(self) -> Int:
         """(score codes, 2): right and wrong rows."""
-        result: Int = self.cells.sum(axis=1)
-        return result
+        return self.cells.sum(axis=1)
 
     @cached_property
     def by_loss(self) -> Int:
-        result: Int = self.cells.sum(axis=(0, 2))
-        return result
+        return self.cells.sum(axis=(0, 2))
 
     @cached_property
     def rows(self) -> Int:
         """(score codes, loss codes)."""
-        result: Int = self.cells.sum(axis=2)
-        return result
+        return self.cells.sum(axis=2)
 
     @cached_property
     def before(self) -> Int:
         """(score codes, 2): right and wrong rows in lower score bins."""
-        result: Int = np.cumsum(self.by_score, axis=0) - self.by_score
-        return result
+        return np.cumsum(self.by_score, axis=0) - self.by_score
 
     @cached_property
     def across(self) -> Int:
@@ -173,13 +169,6 @@ def changed(what: str, found: int, expected: int) -> RowsChanged:
         f"{what} came back with {found:,} rows, but {expected:,} were counted. The data changed while it was read, or "
         f"the engine lost or doubled rows. No result is given; run it again on data that stays as it is."
     )
-
-
-def ride(bucket: Int, riding: NDArray[np.bool_], buckets: int) -> Int:
-    """Rows without a bucket of their own are dealt out in turn."""
-    count = int(riding.sum())
-    bucket[riding] = np.arange(count) % buckets
-    return bucket
 
 
 # ---- exact sums -------------------------------------------------------------------------------------------------

@@ -1,53 +1,34 @@
 """The exact algorithm, for any engine: sample, count, shuffle by score bin, shuffle by loss bin.
 
 Pass 0 samples rows and chooses edges. Pass 1 counts rows by score bin, loss bin and error. Shuffle 1 finishes score
-bins, shuffle 2 loss bins (`stages`). Every bin must come back exactly once with exactly the rows that were counted.
+bins (`by_score`), shuffle 2 loss bins (`by_loss`). Every bin must come back exactly once with exactly the rows that
+were counted.
 """
 
 from __future__ import annotations
 
 import copy
 import math
+import operator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from uqeval._check import nearest
 from uqeval._errors import InputError, notify
-from uqeval.distributed.engines.protocol import Engine, Folded, Input, Place, Shuffled, State
-from uqeval.distributed.plan.by_loss import FinishLoss, RouteLoss
+from uqeval.distributed.engines.protocol import Engine, Folded, Input, Place, Shuffled, State, Table
+from uqeval.distributed.plan import tallies, wire
+from uqeval.distributed.plan.by_loss import FinishLoss, RouteLoss, Stayed
 from uqeval.distributed.plan.by_score import FinishScore, RouteScore
-from uqeval.distributed.plan.columns import (
-    ERROR,
-    LOSS,
-    LOSS_BIN,
-    Prepare,
-    Wanted,
-    find_rows,
-    pairs_of,
-    score_of,
-)
+from uqeval.distributed.plan.columns import Prepare, Reading, Wanted, find_rows
 from uqeval.distributed.plan.count import Count, Draw, FirstRows, TryRows, merge, of_a_row
 from uqeval.distributed.plan.edges import Axis, Grid, RowsChanged, choose_edges, split_edges
-from uqeval.distributed.plan.tallies import (
-    ScoreSums,
-    add_point_pairs,
-    add_sizes,
-    check_buckets,
-    point_values,
-    sum_score,
-)
-from uqeval.distributed.result import Summary, Timed
+from uqeval.distributed.result import Summary
 from uqeval.evaluation.row_data import RowData
 from uqeval.inputs.columns import listed
 from uqeval.metrics.areas import Accepted
 from uqeval.metrics.registry import REGISTRY, Metric, get_metric
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-__all__ = ["STREAMED", "Request", "Run"]
 
 STREAMED = [metric for metric in REGISTRY.values() if metric.streams]
 _SAMPLE = 200_000
@@ -82,18 +63,14 @@ class Request:
 
 
 @dataclass(frozen=True)
-class _Thin:
+class _Thin(Reading):
     """Every so-many-th row of the intervals that are too large: (column, code, step)."""
 
     prepare: Prepare
     axes: dict[str, Axis]
     wanted: tuple[tuple[str, int, int], ...]
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return self.prepare.columns
-
-    def __call__(self, table: pa.Table, place: Place) -> State:
+    def __call__(self, table: Table, place: Place) -> State:
         rows = self.prepare(table)
         state: State = {}
         for name, code, step in self.wanted:
@@ -113,7 +90,7 @@ class Run:
         self.engine, self.request = engine, request
         self.parts = engine.parts()
         self.summary = Summary(engine.name, parts=len(self.parts))
-        self.metrics, self.prepare = self._prepare()
+        self.metrics, self.prepare = prepared(engine, request.chosen(), request.wanted)
         self.names = [name for name, _ in self.prepare.scores]
         self.rows: list[int] | None = None
         self._start()
@@ -121,7 +98,7 @@ class Run:
             raise InputError(f"There {'is 1 row' if self.n else 'are no rows'}. Ranking needs at least 2.")
 
     def _start(self) -> None:
-        with self.timed("sample"):
+        with self.summary.timed("sample"):
             self.axes = self._edges()
         self.summary.sampled_rows = self.engine.sampled_rows
         self.state = self._count()
@@ -135,25 +112,10 @@ class Run:
         found._start()
         return found
 
-    def timed(self, stage: str) -> Any:
-        return Timed(self.summary, stage)
-
-    # ---- what is asked for ----
-
-    def _prepare(self) -> tuple[list[Metric], Prepare]:
-        chosen, names, wanted = self.request.chosen(), list(self.engine.schema().names), self.request.wanted
-        first = self.engine.sample(FirstRows(wanted.columns(names)), _FIRST)
-        if len(first) < 2:
-            raise InputError("There are fewer than 2 rows. Ranking needs at least 2.")
-        try:
-            return planned(chosen, names, wanted, first)
-        except InputError as error:
-            raise located(self.engine, wanted, error) from None
-
     # ---- pass 0 and 1 ----
 
     def _edges(self) -> dict[str, Axis]:
-        columns = [score_of(k) for k in range(len(self.names))] + [LOSS] * self.prepare.wants_loss
+        columns = [wire.score(k) for k in range(len(self.names))] + [wire.LOSS] * self.prepare.wants_loss
         if self.request.edges is not None:
             given = [np.unique(np.asarray(edges, dtype=np.float64) + 0.0) for edges in self.request.edges]
             return {name: Axis(edges) for name, edges in zip(columns, given, strict=False)}
@@ -185,9 +147,9 @@ class Run:
 
     def _count(self) -> State:
         for attempt in range(_ROUNDS + 1):
-            with self.timed("count"):
-                loss = self.axes.get(LOSS, Axis(np.empty(0)))
-                axes = tuple(self.axes[score_of(k)] for k in range(len(self.names)))
+            with self.summary.timed("count"):
+                loss = self.axes.get(wire.LOSS, Axis(np.empty(0)))
+                axes = tuple(self.axes[wire.score(k)] for k in range(len(self.names)))
                 counted = Count(self.prepare, axes, loss, tuple(part.name for part in self.parts))
                 folded = self.engine.fold("count", counted, merge)
             self._check_parts(folded.rows)
@@ -214,9 +176,9 @@ class Run:
     def _too_wide(self) -> list[tuple[str, int, int]]:
         """Intervals that no task can hold, or that would keep all others waiting: (column, code, rows)."""
         found = []
-        grid_of = {score_of(k): grid for k, grid in enumerate(self.grids)}
+        grid_of = {wire.score(k): grid for k, grid in enumerate(self.grids)}
         for name, axis in self.axes.items():
-            counts = self.grids[0].by_loss if name == LOSS else grid_of[name].by_score.sum(axis=1)
+            counts = self.grids[0].by_loss if name == wire.LOSS else grid_of[name].by_score.sum(axis=1)
             fair = 8 * counts.sum() / (len(axis.edges) + 1)
             most = min(self.task_rows, max(fair, 200_000))
             found += [(name, int(code), int(counts[code])) for code in np.flatnonzero(counts > most) if code % 2 == 0]
@@ -224,7 +186,7 @@ class Run:
 
     def _refine(self, wide: list[tuple[str, int, int]]) -> None:
         """Cuts the intervals that are too large, by rows from all over the source."""
-        with self.timed("refine"):
+        with self.summary.timed("refine"):
             wanted = tuple((name, code, rows // 20_000) for name, code, rows in wide)
             folded = self.engine.fold("refine", _Thin(self.prepare, self.axes, wanted), _join_thin)
             self._check_parts(folded.rows)
@@ -264,7 +226,7 @@ class Run:
 
     def shuffle(self, stage: str, inputs: list[Input], buckets: int, finish: Any) -> Shuffled:
         """One shuffle, counted and checked against the parts."""
-        with self.timed(stage):
+        with self.summary.timed(stage):
             done = self.engine.shuffle(stage, inputs, buckets, finish)
         self._check_parts(done.rows)
         self.summary.shuffles += 1
@@ -283,77 +245,83 @@ class Run:
         """The surest shares whose risk is wanted."""
         return tuple(metric.formula for metric in self.metrics if isinstance(metric.formula, Accepted))
 
-    def constant(self, k: int) -> bool:
-        return bool(self.state["low"][k] == self.state["high"][k])
-
-    def score(self, k: int) -> ScoreSums:
+    def score(self, k: int) -> tallies.ScoreSums:
         """Sums of score `k`: two shuffles of the rows that lie in intervals."""
-        grid, prepare = self.grids[k], self.prepare
-        ranks, pairs = prepare.wants_error, prepare.wants_loss
-        loss = grid.loss if pairs else None
-        done = self.shuffle(
-            f"score {self.names[k]}",
-            [Input(RouteScore(prepare, k, grid.score, loss, grid.small, self.moved(k)))],
-            len(grid.score.edges) + 1,
-            self.finish_score(k, (score_of(k), LOSS, LOSS_BIN, pairs_of(k)) if pairs else ()),
-        )
-        counts = grid.by_score.sum(axis=1)
-        check_buckets("Bin of the score", done.states, counts, int(counts[grid.small].sum()))
-        sums = sum_score(grid, done.states, self.constant(k), ranks, self.accepted)
-        if not pairs:
-            self.release(done.carried)
+        grid, prepare, own = self.grids[k], self.prepare, wire.score(k)
+        loss = (wire.LOSS, wire.LOSS_BIN) if prepare.wants_loss else ()
+        moved = (own, *([wire.ERROR] * prepare.wants_error), *loss)
+        sums, carried = self.score_bins(k, moved, (own, *loss, wire.pairs(k)) if loss else ())
+        if not loss:
+            self.release(carried)
             return sums
-        keep = (score_of(k), LOSS, pairs_of(k))
-        inputs = [Input(RouteLoss(None, k, None, None, grid.loss, None, keep), done.carried)]
+        keep = (own, wire.LOSS, wire.pairs(k))
+        inputs = [Input(RouteLoss(None, k, grid.loss, keep), carried)]
         stayed = ~grid.small
         stayed[::2] = False
         if grid.rows[stayed][:, ::2].any():  # rows of large point bins whose loss lies in an interval
-            inputs.append(Input(RouteLoss(prepare, k, grid.score, stayed, grid.loss, grid.at_point, keep)))
-        last = self.shuffle(f"loss, {self.names[k]}", inputs, len(grid.loss.edges) + 1, FinishLoss((k,), grid.by_loss))
-        self.release(done.carried)
-        self.release(last.carried)
-        check_buckets("Bin of the loss", last.states, grid.by_loss)
-        for state in last.states:
-            add_sizes(sums.sizes, state.get(f"sizes {k}", []))
-        add_point_pairs(sums, grid)
-        if sum(rows for rows, _, _ in sums.sizes.values()) != self.n:
-            raise RowsChanged("Rows were lost between the two shuffles. No result is given.")
+            inputs.append(Input(RouteLoss(prepare, k, grid.loss, keep, Stayed(grid.score, stayed, grid.at_point))))
+        self.release(self.loss_bins(f"loss, {self.names[k]}", inputs, FinishLoss((k,), grid.by_loss), [sums]))
         return sums
 
-    def moved(self, k: int) -> tuple[str, ...]:
-        """Columns of the first shuffle."""
-        prepare = self.prepare
-        return (score_of(k), *([ERROR] * prepare.wants_error), *([LOSS, LOSS_BIN] * prepare.wants_loss))
+    def score_bins(
+        self, k: int, moved: tuple[str, ...], carry: tuple[str, ...], rows: Any = None, every: bool = False
+    ) -> tuple[tallies.ScoreSums, Any]:
+        """The shuffle by score `k`, of the source or of carried rows: sums of the bins, and the rows that go on.
+
+        Rows of point bins ride along where the bin is small, or where `every` row is needed later.
+        """
+        grid, prepare = self.grids[k], self.prepare if rows is None else None
+        loss = grid.loss if self.prepare.wants_loss else None
+        rides = np.arange(grid.score.n_codes) % 2 == 1 if every else grid.small
+        route, finish = RouteScore(prepare, k, grid.score, loss, rides, moved), self.finish_score(k, carry, every)
+        done = self.shuffle(f"score {self.names[k]}", [Input(route, rows)], len(grid.score.edges) + 1, finish)
+        self.release(rows)
+        counts = grid.by_score.sum(axis=1)
+        tallies.check_buckets("Bin of the score", done.states, counts, int(counts[rides].sum()))
+        constant = bool(self.state["low"][k] == self.state["high"][k])
+        return tallies.sum_score(grid, done.states, constant, self.prepare.wants_error, self.accepted), done.carried
+
+    def loss_bins(self, stage: str, inputs: list[Input], finish: FinishLoss, found: list[tallies.ScoreSums]) -> Any:
+        """The shuffle by loss, which completes the pair counts of the scores; the rows that go on."""
+        by_loss = finish.by_loss
+        done = self.shuffle(stage, inputs, len(by_loss) // 2 + 1, finish)
+        for given in inputs:
+            self.release(given.rows)
+        tallies.check_buckets("Bin of the loss", done.states, by_loss, int(by_loss[1::2].sum()) if finish.ride else 0)
+        for k, sums in zip(finish.scores, found, strict=True):
+            for state in done.states:
+                tallies.add_sizes(sums.sizes, state.get(f"sizes {k}", []))
+            tallies.add_point_pairs(sums, self.grids[k])
+            if sum(rows for rows, _, _ in sums.sizes.values()) != self.n:
+                raise RowsChanged("Rows were lost between the two shuffles. No result is given.")
+        return done.carried
 
     def finish_score(self, k: int, carry: tuple[str, ...], every: bool = False) -> FinishScore:
         """The finish of score bins; `every` row is carried where clusters or a comparison need it."""
         grid, pairs, ranks = self.grids[k], self.prepare.wants_loss, self.prepare.wants_error
-        credit, own = point_values(grid) if ranks and every else (None, None)
-        return FinishScore(
-            k,
-            grid.score,
-            grid.by_score,
-            grid.before,
-            ranks,
-            accepted=self.accepted if ranks else (),
-            at_point=grid.at_point if pairs else None,
-            across=grid.across if pairs else None,
-            by_loss=grid.by_loss if pairs else None,
-            credit=credit,
-            own=own,
-            every=every,
-            carry=carry,
-        )
+        credit, own = tallies.point_values(grid) if ranks and every else (None, None)
+        return FinishScore(k, grid, ranks, pairs, credit, own, self.accepted if ranks else (), every, carry)
 
 
 # ---- what is asked for --------------------------------------------------------------------------------------------
 
 
-def planned(
-    chosen: list[Metric] | None, names: list[str], wanted: Wanted, first: pa.Table
+def prepared(engine: Engine, chosen: list[Metric] | None, wanted: Wanted) -> tuple[list[Metric], Prepare]:
+    """The metrics, and what to take from the columns, tried on some rows."""
+    names = list(engine.schema().names)
+    first = engine.sample(FirstRows(wanted.columns(names)), _FIRST)
+    if len(first) < 2:
+        raise InputError("There are fewer than 2 rows. Ranking needs at least 2.")
+    try:
+        return _planned(chosen, names, wanted, first)
+    except InputError as error:
+        raise _located(engine, wanted, error) from None
+
+
+def _planned(
+    chosen: list[Metric] | None, names: list[str], wanted: Wanted, first: Table
 ) -> tuple[list[Metric], Prepare]:
-    """The metrics, and what to take from the columns; `first` are some rows to try it on."""
-    prepare = find_rows(names, wanted, chosen or [], first)
+    prepare = find_rows(names, wanted, first)
     if not prepare.scores:
         raise InputError("No score to evaluate. Name score columns, or give probabilities or logits.")
     can = _allowed(prepare, first)
@@ -363,18 +331,18 @@ def planned(
             raise InputError("No metric can rank a score here. Give `error` or `loss`, or label and prob_*.")
         if REGISTRY["aurc"] not in can:
             notify("no 0/1 errors: AURC and its relatives are left out (uqeval.evaluate takes them of a loss)")
-        prepare = find_rows(names, wanted, chosen, first)
     for metric in chosen:
         if metric not in can:
             raise InputError(
                 f"{metric.name} needs {', '.join(metric.needs)}, which the columns ({listed(names)}) do not give."
             )
-    return chosen, replace(
-        prepare, wants_error=REGISTRY["accuracy"] in can, wants_loss=any(m.tally == "pairs" for m in chosen)
-    )
+    own = dict.fromkeys(what for metric in chosen if not metric.uses_score for what in metric.quantities)
+    model = tuple(what for what in own if what not in ("accuracy", "error"))
+    error, loss = REGISTRY["accuracy"] in can, any(metric.tally == "pairs" for metric in chosen)
+    return chosen, replace(prepare, model=model, wants_error=error, wants_loss=loss)
 
 
-def _allowed(prepare: Prepare, first: pa.Table) -> list[Metric]:
+def _allowed(prepare: Prepare, first: Table) -> list[Metric]:
     """The metrics that the columns allow. Unlike in memory, AURC and relatives need errors, not a loss."""
     if not prepare.modelled:
         have = {"error": prepare.error is not None, "loss": prepare.loss is not None, "score": True}
@@ -383,18 +351,14 @@ def _allowed(prepare: Prepare, first: pa.Table) -> list[Metric]:
     return [m for m in STREAMED if not data.missing(m) and ("error" not in m.needs or data.error is not None)]
 
 
-def _neither(a: State, b: State) -> State:
-    return {}
-
-
-def located(engine: Engine, wanted: Wanted, error: InputError) -> InputError:
+def _located(engine: Engine, wanted: Wanted, error: InputError) -> InputError:
     """The same error with the file and the row in it, where it is about a row."""
     if not of_a_row(error):
         return error
     plan, options = wanted.planned(list(engine.schema().names))
     parts = tuple(part.name for part in engine.parts())
     try:
-        engine.fold("check", TryRows(plan, options, parts), _neither)
+        engine.fold("check", TryRows(plan, options, parts), operator.or_)
     except InputError as found:
         return found
     return error

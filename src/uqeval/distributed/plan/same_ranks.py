@@ -7,22 +7,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from uqeval.distributed.engines.protocol import Finished, Input, State
+from uqeval.distributed.engines.protocol import Finished, Input, State, Table
+from uqeval.distributed.plan import wire
 from uqeval.distributed.plan.by_score import RouteScore
-from uqeval.distributed.plan.columns import columns_of, score_of
 from uqeval.distributed.plan.edges import Axis, changed
 from uqeval.distributed.plan.run import Run
 from uqeval.inference.paired import rank_alike
 from uqeval.inference.sample import Sample
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-__all__ = ["FinishAlike", "rank_alike_with"]
 
 
 @dataclass(frozen=True)
@@ -33,16 +27,16 @@ class FinishAlike:
     others: tuple[int, ...]
     axis: Axis
 
-    def __call__(self, bucket: int, table: pa.Table) -> Finished:
-        rows = {name: column.astype(np.float64) for name, column in columns_of(table).items()}
-        s = rows[score_of(self.k)]
+    def __call__(self, bucket: int, table: Table) -> Finished:
+        rows = {name: column.astype(np.float64) for name, column in wire.rows_of(table).items()}
+        s = rows[wire.score(self.k)]
         codes = self.axis.codes(s)
         inside = codes == 2 * bucket
         order = np.argsort(codes, kind="stable")
         first = np.flatnonzero(np.diff(codes[order].astype(np.int64), prepend=-1))
         state: State = {"bucket": bucket, "rows": len(s), "codes": codes[order][first]}
         for other in self.others:
-            x = rows[score_of(other)]
+            x = rows[wire.score(other)]
             target = np.zeros(int(inside.sum()))
             state[f"alike {other}"] = not len(target) or rank_alike(
                 *(Sample.of(np.ascontiguousarray(side[inside]), target) for side in (s, x))
@@ -54,7 +48,7 @@ class FinishAlike:
 def rank_alike_with(run: Run, k: int, others: list[int]) -> list[bool]:
     """Whether each of the other scores of a run ranks all rows as score `k` does."""
     axis = run.grids[k].score
-    keep = tuple(score_of(j) for j in (k, *dict.fromkeys(others)))
+    keep = tuple(wire.score(j) for j in (k, *dict.fromkeys(others)))
     rides = np.ones(axis.n_codes, dtype=np.bool_)
     done = run.shuffle(
         f"ranks, {run.names[k]}",

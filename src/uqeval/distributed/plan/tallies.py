@@ -16,39 +16,18 @@ import numpy as np
 
 from uqeval._check import Float, Int
 from uqeval.distributed.engines.protocol import State
-from uqeval.distributed.plan.by_score import Area, area_of_point, harmonic
+from uqeval.distributed.plan.by_score import Area, BinRanks, area_of_point, harmonic
 from uqeval.distributed.plan.count import ECE_BINS
 from uqeval.distributed.plan.edges import Grid, RowsChanged, changed
+from uqeval.inference import tally
 from uqeval.inference.influence import best_slope
-from uqeval.inference.tally import (
-    NAN,
-    AreaTally,
-    AucTally,
-    Cells,
-    EceTally,
-    Held,
-    Mass,
-    MeanTally,
-    PairTally,
-    Sizes,
-    Spread,
-)
+from uqeval.inference.tally import NAN, Held, Sizes, Spread
 from uqeval.kernels import ConcordanceSums, alike_sums
 from uqeval.metrics.areas import Accepted, Areas, Formula
 from uqeval.metrics.calibration import Bins, l1
 from uqeval.metrics.registry import Metric
 
-__all__ = ["Clustered", "ScoreSums", "Terms", "add_point_pairs", "add_sizes", "calibration_cells", "check_buckets"]
-__all__ += [
-    "area_value",
-    "ece_bins",
-    "model_tally",
-    "point_values",
-    "ranking_tally",
-    "row_terms",
-    "sizes_of",
-    "sum_score",
-]
+Ranking = tally.AucTally | tally.PairTally | tally.AreaTally
 
 
 @dataclass
@@ -66,6 +45,16 @@ class ScoreSums:
     bins: dict[int, Area] = field(default_factory=dict)  # by score code
     sizes: dict[int, list[int]] = field(default_factory=dict)  # rows tied in the loss → rows, Σ credit2, Σ credit2²
     shares: dict[Accepted, Float] = field(default_factory=dict)  # `accepted_sums` of each share
+
+    def add(self, code: int, ties2: int, ranks: BinRanks | None) -> None:
+        """A bin of the score."""
+        self.ties2 += ties2
+        if ranks is not None:
+            for name in ("credit2", "wrong_squares", "right_squares", "above2"):
+                setattr(self, name, getattr(self, name) + getattr(ranks, name))
+            self.bins[code] = ranks.area
+            for share, found in zip(self.shares.values(), ranks.shares, strict=True):
+                share += found
 
     @property
     def right(self) -> int:
@@ -143,34 +132,45 @@ def check_buckets(what: str, states: Iterable[State], counts: Int, riders: int =
 
 
 class _Point(NamedTuple):
-    """A score point bin with rows: code, rows, twice the credit of a right and of a wrong row, rows before, area."""
+    """A score point bin with rows, all tied: twice the credit of a right and of a wrong row, and what it adds."""
 
     code: int
-    right: int
-    wrong: int
-    right_credit: int
-    wrong_credit: int
-    before: int
-    area: Area
+    rows: int
+    credits: tuple[int, int]
+    ranks: BinRanks
 
 
-def _points(grid: Grid) -> Iterable[_Point]:
+def _points(grid: Grid, accepted: tuple[Accepted, ...] = ()) -> Iterable[_Point]:
+    n = grid.n
     for code in range(1, len(grid.by_score), 2):
         right, wrong = (int(x) for x in grid.by_score[code])
-        if right + wrong:
-            right_before, wrong_before = (int(x) for x in grid.before[code])
-            before = right_before + wrong_before
-            credits = 2 * (grid.wrong - wrong_before - wrong) + wrong, 2 * right_before + right
-            area = area_of_point(right, wrong, before, wrong_before, grid.n)
-            yield _Point(code, right, wrong, *credits, before, area)
+        if not (rows := right + wrong):
+            continue
+        right_before, wrong_before = (int(x) for x in grid.before[code])
+        before = right_before + wrong_before
+        of_right, of_wrong = 2 * (grid.wrong - wrong_before - wrong) + wrong, 2 * right_before + right
+        shares = []
+        for rule in accepted:
+            share, near = float(rule.share(before, before + rows, n)), float(rule.near(before, before + rows, n, n))
+            sides = [count * x for count in (right, wrong) for x in (share, share**2)]
+            shares.append(np.array([*sides, rows * near, wrong * near]))
+        ranks = BinRanks(
+            wrong * of_wrong,
+            wrong * of_wrong**2,
+            right * of_right**2,
+            wrong * (2 * (n - before) - rows) ** 2,
+            area_of_point(right, wrong, before, wrong_before, n),
+            tuple(shares),
+        )
+        yield _Point(code, rows, (of_right, of_wrong), ranks)
 
 
 def point_values(grid: Grid) -> tuple[Int, Float]:
     """For rows of score point bins: twice the credit of UQ-AUC and `own` of AURC, of a right and of a wrong row."""
     credit, own = np.zeros(grid.by_score.shape, dtype=np.int64), np.zeros(grid.by_score.shape)
     for point in _points(grid):
-        credit[point.code] = point.right_credit, point.wrong_credit
-        own[point.code] = point.area.right.mean, point.area.wrong.mean
+        credit[point.code] = point.credits
+        own[point.code] = point.ranks.area.right.mean, point.ranks.area.wrong.mean
     return credit, own
 
 
@@ -179,33 +179,12 @@ def sum_score(
 ) -> ScoreSums:
     """Point bins from the grid, intervals from what shuffle 1 gave (already checked)."""
     sums = ScoreSums(grid.n, grid.wrong, constant, shares={rule: np.zeros(6) for rule in accepted})
-    for point in _points(grid):
-        rows = point.right + point.wrong
-        sums.ties2 += rows**2
-        if ranks:
-            sums.credit2 += point.wrong * point.wrong_credit
-            sums.wrong_squares += point.wrong * point.wrong_credit**2
-            sums.right_squares += point.right * point.right_credit**2
-            sums.above2 += point.wrong * (2 * (grid.n - point.before) - rows) ** 2
-            sums.bins[point.code] = point.area
-            for rule in accepted:
-                share = float(rule.share(point.before, point.before + rows, grid.n))
-                near = float(rule.near(point.before, point.before + rows, grid.n, grid.n))
-                right, wrong = ([count * share, count * share**2] for count in (point.right, point.wrong))
-                sums.shares[rule] += np.array([*right, *wrong, rows * near, point.wrong * near])
+    for point in _points(grid, accepted):
+        sums.add(point.code, point.rows**2, point.ranks if ranks else None)
     for state in states:
-        if not state["rows"]:
-            continue
-        sums.ties2 += state["ties2"]
-        if ranks:
-            credit2, wrong2, right2 = state["auc"]
-            sums.credit2, sums.wrong_squares = sums.credit2 + credit2, sums.wrong_squares + wrong2
-            sums.right_squares += right2
-            sums.above2 += state["above2"]
-            sums.bins[2 * int(state["bucket"])] = Area.unpacked(state["area"])
-            for rule, found in zip(accepted, state["accepted"], strict=True):
-                sums.shares[rule] += np.array(found)
-        add_sizes(sums.sizes, state.get("sizes", []))
+        if state["rows"]:
+            sums.add(2 * int(state["bucket"]), state["ties2"], state.get("ranks"))
+            add_sizes(sums.sizes, state.get("sizes", []))
     return sums
 
 
@@ -241,25 +220,25 @@ class Clustered:
 
 def sizes_of(n: int, wrong: int, clustered: Clustered | None, binary: bool) -> Sizes:
     """Rows of equal weight."""
-    right, bad = (Mass(rows, float(rows), float(rows)) for rows in (n - wrong, wrong))
+    right, bad = (tally.Mass(rows, float(rows), float(rows)) for rows in (n - wrong, wrong))
     if clustered is None:
         return Sizes(right, bad, bad, binary=binary)
     return Sizes(right, bad, bad, clustered.held, float(clustered.largest), binary=binary)
 
 
-def ranking_tally(metric: Metric, sums: ScoreSums, clustered: Clustered | None) -> AucTally | PairTally | AreaTally:
+def ranking_tally(metric: Metric, sums: ScoreSums, clustered: Clustered | None) -> Ranking:
     """Of one score."""
     sizes = sizes_of(sums.n, sums.wrong, clustered, metric.tally != "pairs")
     unknown = Spread(sums.n if clustered is None else clustered.held.all, NAN, NAN)
     of_clusters = None if clustered is None else clustered.spread.get(metric.name, unknown)
     if metric.tally == "auc":
         squares = (sums.wrong_squares, sums.right_squares)
-        return AucTally(sizes, sums.constant, sums.credit2, sums.wrong * sums.right, *squares, left=of_clusters)
+        return tally.AucTally(sizes, sums.constant, sums.credit2, sums.wrong * sums.right, *squares, left=of_clusters)
     if metric.tally == "pairs":
         found, n = sums.concordance, sums.n
         left = Spread(n, found.shift / n, max(0.0, found.shift2 - found.shift**2 / n)) if found.shift2 >= 0 else unknown
         left = left if of_clusters is None else of_clusters
-        return PairTally(sizes, sums.constant, found.credit2, found.comparable, left)
+        return tally.PairTally(sizes, sums.constant, found.credit2, found.comparable, left)
     return _area_tally(metric, sums, sizes, None if of_clusters is None else of_clusters.about(0.0))
 
 
@@ -294,7 +273,7 @@ def row_terms(metric: Metric, sums: ScoreSums) -> Terms:
     return Terms((slopes.aurc + slopes.excess) / per, Fraction(0), (per_error * (0 - rate), per_error * (1 - rate)))
 
 
-def _area_tally(metric: Metric, sums: ScoreSums, sizes: Sizes, clusters2: float | None) -> AreaTally:
+def _area_tally(metric: Metric, sums: ScoreSums, sizes: Sizes, clusters2: float | None) -> tally.AreaTally:
     assert metric.formula is not None
     n, value = sums.n, area_value(metric, sums)
     if math.isnan(value) or not sums.wrong:
@@ -308,7 +287,7 @@ def _area_tally(metric: Metric, sums: ScoreSums, sizes: Sizes, clusters2: float 
         few["largest"] = harmonic(0, n) / n * sizes.largest
     elif metric.interval == "gamma":
         few = {"contributions2": sums.above2 / (4 * n**4), "largest": sizes.largest / n}
-    return AreaTally(sizes, value, right2, wrong2, clusters2, **few)
+    return tally.AreaTally(sizes, value, right2, wrong2, clusters2, **few)
 
 
 def area_value(metric: Metric, sums: ScoreSums) -> float:
@@ -335,7 +314,7 @@ def _squares(metric: Metric, terms: Terms, sums: ScoreSums, side: int) -> float:
 # ---- the model's own metrics ------------------------------------------------------------------------------------
 
 
-def model_tally(metric: Metric, state: State, clustered: Clustered | None) -> MeanTally | EceTally:
+def model_tally(metric: Metric, state: State, clustered: Clustered | None) -> tally.MeanTally | tally.EceTally:
     """From the counts of pass 1."""
     n, wrong = int(state["rows"]), int(state["wrong"])
     sizes = sizes_of(n, 0, clustered, False)
@@ -346,13 +325,13 @@ def model_tally(metric: Metric, state: State, clustered: Clustered | None) -> Me
         count, gap, squares = state["ece"][some].T
         sign, plain = np.sign(gap), l1(bins)
         found = float((sign**2 * squares + count * (sign * gap - plain) ** 2).sum()) / n**2
-        return EceTally(sizes, bins, found, clusters2)
+        return tally.EceTally(sizes, bins, found, clusters2)
     if metric.interval == "binomial":
-        return MeanTally(sizes, (n - wrong) / n, wrong * (n - wrong) / n**3, clusters2)
+        return tally.MeanTally(sizes, (n - wrong) / n, wrong * (n - wrong) / n**3, clusters2)
     if infinite := int(state[f"{metric.name}_infinite"]):
-        return MeanTally(sizes, math.inf, NAN, None if clusters2 is None else NAN, infinite)
+        return tally.MeanTally(sizes, math.inf, NAN, None if clusters2 is None else NAN, infinite)
     _, value, squares = (float(x) for x in state[metric.name][0])
-    return MeanTally(sizes, value, squares / n**2, clusters2)
+    return tally.MeanTally(sizes, value, squares / n**2, clusters2)
 
 
 def ece_bins(state: State) -> tuple[Bins, Int]:
@@ -364,9 +343,9 @@ def ece_bins(state: State) -> tuple[Bins, Int]:
     return Bins(np.empty(0, dtype=np.int64), count / count.sum(), gap, variance), some
 
 
-def calibration_cells(state: State) -> Cells:
+def calibration_cells(state: State) -> tally.Cells:
     """The confidences of a bin pooled in cells of equal width."""
     size, total = state["confidence"]
     cells, some = np.flatnonzero(size), ece_bins(state)[1]
     of_bin = np.searchsorted(some, cells // (len(size) // ECE_BINS)).astype(np.int64)
-    return Cells(size[cells].astype(np.int64), total[cells] / size[cells], np.ones(len(cells)), of_bin)
+    return tally.Cells(size[cells].astype(np.int64), total[cells] / size[cells], np.ones(len(cells)), of_bin)

@@ -19,31 +19,20 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dask
+import pyarrow as pa
 
 from uqeval._check import Progress
 from uqeval._errors import InputError
 from uqeval.distributed.engines import limits, pieces
 from uqeval.distributed.engines.base import BaseEngine
 from uqeval.distributed.engines.dask import moving
+from uqeval.distributed.engines.dask import workers as cluster
 from uqeval.distributed.engines.dask.source import Lot, Partitions, on_pieces, open_source, schema_of
-from uqeval.distributed.engines.dask.workers import (
-    active_client,
-    connect,
-    lib,
-    measure,
-    plain,
-    unhurried,
-)
 from uqeval.distributed.engines.protocol import Finish, Folded, FoldFunction, Input, Merge, Shuffled, State
 from uqeval.distributed.engines.source import Chunk
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-__all__ = ["DaskEngine"]
 
 _TASKS = 200_000  # of a shuffle, at most
 _ALONE = 60.0  # seconds without news after which to ask whether there are workers
@@ -116,10 +105,10 @@ class DaskEngine(BaseEngine):
         self._rows: int | None = self.source.rows  # of the source, once known
         self._own = ExitStack()
         if client is None and isinstance(self.source, Partitions):
-            client = active_client()
+            client = cluster.active_client()
         try:
-            self._client = connect(client, self._own, memory, workers, spill, self.timeout)
-            self.threads, size = measure(self._client, memory, self.timeout)
+            self._client = cluster.connect(client, self._own, memory, workers, spill, self.timeout)
+            self.threads, size = cluster.measure(self._client, memory, self.timeout)
         except BaseException:
             self.close()
             raise
@@ -214,7 +203,7 @@ class DaskEngine(BaseEngine):
     def close(self) -> None:
         while self._held:
             self._drop(self._held.pop())
-        with unhurried():
+        with cluster.unhurried():
             self._own.close()
 
     # ---- parts of the verbs ----
@@ -271,7 +260,7 @@ class DaskEngine(BaseEngine):
     def _running(self, stage: str, graph: _Graph, keys: list[Any]) -> Iterator[list[Any]]:
         """Futures of the keys; cancelled when something goes wrong inside."""
         # Tables of counts travel inside the graph, once, so that a worker that comes later can have them too.
-        with plain(stage), dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB"}):
+        with cluster.plain(stage), dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB"}):
             futures = self._client.get(graph, keys, sync=False) if keys else []
         self._held.append(futures)
         try:
@@ -294,9 +283,9 @@ class DaskEngine(BaseEngine):
     def _results(self, stage: str, futures: list[Any]) -> Iterator[tuple[int, Any]]:
         """Numbers and results of futures, as they come."""
         number = {future.key: k for k, future in enumerate(futures)}
-        waiting = lib.as_completed(futures, loop=self._client.loop)
+        waiting = cluster.lib.as_completed(futures, loop=self._client.loop)
         last = asked = time.monotonic()
-        with plain(stage):
+        with cluster.plain(stage):
             while not waiting.is_empty():
                 self._check_cancelled()
                 ready = waiting.next_batch(block=False)

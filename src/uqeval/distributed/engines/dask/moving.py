@@ -1,25 +1,21 @@
 """How rows travel between Dask's tasks: pure functions that know no client and no metric.
 
 Route tasks sort their rows by bucket; a bundle task collects the rows of some buckets from all of them and finishes
-bucket by bucket. pyarrow takes 0.3 s to load, so it is imported on use.
+bucket by bucket.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from uqeval.distributed.engines import pieces
 from uqeval.distributed.engines.protocol import Finish, RouteFunction
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-__all__ = ["Block", "Bundles", "finish_bundle", "pick_bundle", "route_block"]
 
 
 @dataclass(frozen=True)
@@ -80,8 +76,6 @@ def finish_bundle(
     finish: Finish, blocks: list[Block | None], bundles: Bundles, bundle: int
 ) -> tuple[tuple[list[pieces.Bucket], int], pa.Table | None]:
     """What the buckets that got rows gave, and bytes that they carry on; and these rows."""
-    import pyarrow as pa
-
     finished, carried = [], []
     for j, bucket in enumerate(bundles.of(bundle)):
         cuts = [block.rows(j, j + 1) for block in blocks if block is not None and block.starts[j + 1] > block.starts[j]]

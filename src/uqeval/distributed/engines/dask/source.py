@@ -1,26 +1,19 @@
-"""What a run on Dask reads, and how a task gets at it: files that every worker can open, or partitions.
-
-pyarrow takes 0.3 s to load, so it is imported on use.
-"""
+"""What a run on Dask reads, and how a task gets at it: files that every worker can open, or partitions."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import dask
+import pyarrow as pa
 
 from uqeval.distributed.engines import limits, pieces
 from uqeval.distributed.engines.files import Files
 from uqeval.distributed.engines.protocol import Part, Place
 from uqeval.distributed.engines.source import Chunk, Source
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-__all__ = ["Lot", "Partitions", "on_pieces", "open_source", "schema_of"]
 
 R = TypeVar("R")
 _dask: Any = dask  # its functions have no types
@@ -61,8 +54,6 @@ def open_source(source: Any, texts: Sequence[str]) -> Files | Partitions:
 
 def schema_of(frame: Any) -> pa.Schema:
     """Columns of a table, or of a pandas frame without its index."""
-    import pyarrow as pa
-
     return frame.schema if hasattr(frame, "schema") else pa.Schema.from_pandas(frame, preserve_index=False)
 
 
@@ -81,8 +72,6 @@ def on_pieces(function: Callable[[pieces.Pieces], R], given: Any, lot: Lot) -> R
 
 
 def _pieces(given: Any, lot: Lot) -> Iterator[tuple[Place, pa.Table]]:
-    import pyarrow as pa
-
     if isinstance(given, Files):
         for chunk in lot.chunks:
             yield from given.read(chunk, lot.columns, lot.most)

@@ -23,7 +23,6 @@ try:
 except ImportError:  # Dask without its scheduler
     raise MissingExtra('engine="dask"', "distributed", "dask") from None
 
-__all__ = ["active_client", "connect", "lib", "measure", "plain", "unhurried"]
 
 lib: Any = dask.distributed  # its functions have no types
 _OWN = 300 * 10**6  # bytes of this process, scheduler included

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -18,13 +18,8 @@ from uqeval.distributed.engines.files import Files
 from uqeval.distributed.engines.local.moving import Spill
 from uqeval.distributed.engines.local.source import KeptBatches
 from uqeval.distributed.engines.local.workers import Room, on_threads
-from uqeval.distributed.engines.protocol import Finish, Folded, FoldFunction, Input, Merge, Place, Shuffled
+from uqeval.distributed.engines.protocol import Finish, Folded, FoldFunction, Input, Merge, Place, Shuffled, Table
 from uqeval.distributed.engines.source import Chunk
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-__all__ = ["LocalEngine"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -109,7 +104,7 @@ class LocalEngine(BaseEngine):
 
     def _read(
         self, chunk: Any, columns: Sequence[str] | None, rows: Spill | None = None
-    ) -> Iterator[tuple[Place, pa.Table]]:
+    ) -> Iterator[tuple[Place, Table]]:
         """A chunk of the source, or of carried rows; stops where the run is cancelled or has failed."""
         for place, piece in (rows or self.source).read(chunk, columns, self._piece_rows(columns)):
             self._check_cancelled()

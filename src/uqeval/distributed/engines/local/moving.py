@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,12 +16,7 @@ from numpy.typing import NDArray
 from uqeval._errors import InputError
 from uqeval.distributed.engines.local.temporary import TemporaryFile
 from uqeval.distributed.engines.pieces import CARRIED, MIXED, by_bucket
-from uqeval.distributed.engines.protocol import Place
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-__all__ = ["Spill"]
+from uqeval.distributed.engines.protocol import Place, Table
 
 
 @dataclass(frozen=True)
@@ -50,7 +45,7 @@ class Spill:
     def nbytes(self) -> int:
         return self._file.nbytes
 
-    def append(self, table: pa.Table, bucket: NDArray[Any] | None = None) -> None:
+    def append(self, table: Table, bucket: NDArray[Any] | None = None) -> None:
         """Adds rows; their buckets may be left out where there is one."""
         if not len(table):
             return
@@ -66,15 +61,15 @@ class Spill:
             self.chunks.append(written)
             self.sizes += np.diff(starts)
 
-    def bucket(self, bucket: int) -> pa.Table:
+    def bucket(self, bucket: int) -> Table:
         """All rows of a bucket."""
         return self._read([(one, int(one.starts[bucket]), int(one.starts[bucket + 1])) for one in self.chunks])
 
-    def read(self, chunk: _Written, columns: Sequence[str] | None, most: int) -> Iterator[tuple[Place, pa.Table]]:
+    def read(self, chunk: _Written, columns: Sequence[str] | None, most: int) -> Iterator[tuple[Place, Table]]:
         """The rows of one `append`, all at once: they are those of a bucket, which has fitted before."""
         yield Place(CARRIED, 0), self._read([(chunk, 0, int(chunk.starts[-1]))])
 
-    def _read(self, stretches: list[tuple[_Written, int, int]]) -> pa.Table:
+    def _read(self, stretches: list[tuple[_Written, int, int]]) -> Table:
         import pyarrow as pa
 
         total = sum(stop - start for _, start, stop in stretches)

@@ -19,7 +19,6 @@ from uqeval.distributed.engines.source import Chunk, Source
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["BATCH", "KeptBatches", "querying"]
 
 BATCH = 1 << 17  # rows that a query gives at a time
 

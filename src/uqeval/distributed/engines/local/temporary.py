@@ -10,8 +10,6 @@ from contextlib import contextmanager
 
 from uqeval._errors import InputError
 
-__all__ = ["TemporaryFile"]
-
 
 class TemporaryFile:
     """Bytes, added at the end and read from any place; safe between threads."""

@@ -10,8 +10,6 @@ from typing import TypeVar
 
 from uqeval.distributed.engines.protocol import Cancelled
 
-__all__ = ["Room", "on_threads"]
-
 T = TypeVar("T")
 R = TypeVar("R")
 

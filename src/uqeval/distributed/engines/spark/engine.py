@@ -3,8 +3,6 @@
 Files are read by the workers themselves, so every machine must see them under the same path; addresses such as
 "s3a://…" and dataframes are read by Spark. Rows move in Spark's own shuffle (`moving` says how); what comes back to the
 driver is small. A failed task is tried again as often as Spark is set to.
-
-pyspark is an extra, so it is imported on use.
 """
 
 from __future__ import annotations
@@ -15,7 +13,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
+
+from pyspark import InheritableThread, StorageLevel
+from pyspark.sql import functions as F  # noqa: N812
 
 from uqeval import kernels
 from uqeval._check import Progress
@@ -26,13 +27,8 @@ from uqeval.distributed.engines.files import Files
 from uqeval.distributed.engines.protocol import Finish, Folded, FoldFunction, Input, Merge, Shuffled
 from uqeval.distributed.engines.source import Chunk
 from uqeval.distributed.engines.spark import moving
-from uqeval.distributed.engines.spark.source import Frame, read_files, read_frame
+from uqeval.distributed.engines.spark.source import Frame, Reader, read_files, read_frame
 from uqeval.distributed.engines.spark.workers import failure, reason, running_session, start_session
-
-if TYPE_CHECKING:
-    from uqeval.distributed.engines.spark.source import Reader
-
-__all__ = ["SparkEngine"]
 
 T = TypeVar("T")
 _WAIT = 0.1  # seconds between two looks at a job
@@ -133,16 +129,14 @@ class SparkEngine(BaseEngine):
         frame, read = self._scan(function.columns, self.source.chunks)
         task = moving.value_task(read, partial(pieces.fold, function=function, merger=merge))
         folds = frame.mapInArrow(task, moving.RECORD)
-        tasks = self._slices() if isinstance(self.source, Files) else len(self.source.chunks)
+        tasks = len(self.source.chunks)
+        tasks = self._tasks(tasks, 4) if isinstance(self.source, Files) else tasks
         while tasks > pieces.FAN:
             tasks = -(-tasks // pieces.FAN)
             folds = folds.repartition(tasks).mapInArrow(moving.merge_task(merge), moving.RECORD)
         return self._folded(function, pieces.merge(self._received(stage, self._rows(), folds), merge))
 
     def shuffle(self, stage: str, inputs: Sequence[Input], buckets: int, finish: Finish) -> Shuffled:
-        from pyspark import StorageLevel
-        from pyspark.sql import functions as F  # noqa: N812
-
         moved: Any = None
         blobs = F.col("columns") != ""
         for given in inputs:
@@ -152,7 +146,7 @@ class SparkEngine(BaseEngine):
                 frame, reader = given.rows.where(blobs), moving.read_carried
             routed = frame.mapInArrow(moving.route_task(reader, given.route), moving.MOVED)
             moved = routed if moved is None else moved.union(routed)
-        moved = moved.repartition(self._tasks(buckets), "bucket")
+        moved = moved.repartition(self._tasks(buckets, 2), "bucket")
         done = moved.groupBy("bucket").applyInArrow(moving.finish_task(finish), moving.RECORD)
         # Kept on disk until `release`; where a machine is lost, Spark computes its part again.
         done = done.persist(StorageLevel.DISK_ONLY)
@@ -179,15 +173,10 @@ class SparkEngine(BaseEngine):
     def _rows(self) -> int:
         return self.source.rows or 0
 
-    def _slices(self) -> int:
-        """Tasks that read files: not many more than there are cores, unless they would be large."""
-        wanted = max(4 * self.session.sparkContext.defaultParallelism, self._rows() >> 20)
-        return max(1, min(len(self.source.chunks), wanted))
-
-    def _tasks(self, buckets: int) -> int:
-        """Tasks that finish buckets, one after another: some millions of rows each."""
-        wanted = max(2 * self.session.sparkContext.defaultParallelism, self._rows() >> 21)
-        return max(1, min(buckets, wanted))
+    def _tasks(self, items: int, each: int) -> int:
+        """Tasks that share chunks or buckets: so many a core, unless they would be large."""
+        wanted = max(each * self.session.sparkContext.defaultParallelism, each * self._rows() >> 22)
+        return max(1, min(items, wanted))
 
     def _scan(
         self, columns: tuple[str, ...] | None, chunks: Sequence[Chunk], tasks: int | None = None
@@ -197,7 +186,7 @@ class SparkEngine(BaseEngine):
         if isinstance(self.source, Frame):
             return self.source.select(columns), partial(read_frame, most)
         read = partial(read_files, self.source, chunks, columns, most)
-        return self.session.range(0, len(chunks), 1, tasks or max(1, min(len(chunks), self._slices()))), read
+        return self.session.range(0, len(chunks), 1, tasks or self._tasks(len(chunks), 4)), read
 
     # ---- jobs ----
 
@@ -207,8 +196,6 @@ class SparkEngine(BaseEngine):
 
     def _run(self, stage: str, rows: int, action: Callable[[], list[T]]) -> list[T]:
         """Runs a job in a thread, so that this one can report, cancel and be interrupted."""
-        from pyspark import InheritableThread
-
         self._check_cancelled()
         context = self.session.sparkContext
         self._jobs += 1

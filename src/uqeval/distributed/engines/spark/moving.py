@@ -5,8 +5,6 @@ thousand records instead of all rows, without a row object for each.
 
 A record is (columns, data): rows as bytes and their columns as JSON; or, without columns, a pickled value. Values are
 what tasks return, and errors that are for the user, so not worth another attempt.
-
-pyarrow takes 0.3 s to load, so it is imported on use.
 """
 
 from __future__ import annotations
@@ -15,22 +13,16 @@ import json
 import pickle
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from uqeval._errors import InputError
 from uqeval.distributed.engines import pieces
 from uqeval.distributed.engines.protocol import Finish, Merge, Place, RouteFunction
-from uqeval.distributed.engines.spark.source import gathered
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from uqeval.distributed.engines.spark.source import Batches, Reader
-
-__all__ = ["MOVED", "RECORD", "finish_task", "merge_task", "read_carried", "received", "route_task", "value_task"]
+from uqeval.distributed.engines.spark.source import Batches, Reader, gathered
 
 RECORD = "columns string, data binary"
 MOVED = f"bucket int, {RECORD}"
@@ -46,8 +38,6 @@ Task = Callable[[Iterable[Any]], Iterator[Any]]  # from batches of Arrow to batc
 
 def to_blobs(table: pa.Table, bucket: NDArray[Any] | None = None) -> dict[str, Any]:
     """Records of rows: cut by bucket, and where a blob would be large; with their buckets, where given."""
-    import pyarrow as pa
-
     columns, starts = pieces.by_bucket(table, bucket)
     rows = np.empty(len(table), dtype=[(name, column.dtype) for name, column in columns.items()])
     for name, column in columns.items():
@@ -64,8 +54,6 @@ def to_blobs(table: pa.Table, bucket: NDArray[Any] | None = None) -> dict[str, A
 
 def from_blobs(records: pa.Table) -> pa.Table:
     """The rows of such records."""
-    import pyarrow as pa
-
     kinds = records.column("columns").unique().to_pylist()
     if len(kinds) > 1:
         raise InputError(pieces.MIXED)
@@ -76,8 +64,6 @@ def from_blobs(records: pa.Table) -> pa.Table:
 
 def _content(blobs: pa.Array) -> memoryview:
     """The bytes of all blobs of an array; they lie one after another."""
-    import pyarrow as pa
-
     wide = np.int64 if pa.types.is_large_binary(blobs.type) else np.int32
     _, offsets, data = blobs.buffers()
     places = np.frombuffer(offsets, dtype=wide)[blobs.offset : blobs.offset + len(blobs) + 1]
@@ -86,8 +72,6 @@ def _content(blobs: pa.Array) -> memoryview:
 
 def read_carried(batches: Batches) -> Iterator[tuple[Place, pa.Table]]:
     """Rows that an earlier shuffle kept, as blobs."""
-    import pyarrow as pa
-
     for some in gathered(filter(len, batches), _FLUSH, lambda batch: batch.nbytes):
         yield Place(pieces.CARRIED, 0), from_blobs(pa.Table.from_batches(some))
 
@@ -96,8 +80,6 @@ def read_carried(batches: Batches) -> Iterator[tuple[Place, pa.Table]]:
 
 
 def _record(value: Any, bucket: int | None = None) -> pa.RecordBatch:
-    import pyarrow as pa
-
     to = {} if bucket is None else {"bucket": pa.array([bucket], pa.int32())}
     return pa.RecordBatch.from_pydict({**to, "columns": [""], "data": [pickle.dumps(value)]})
 
@@ -113,7 +95,6 @@ def received(records: Iterable[tuple[str, bytes]]) -> Iterator[Any]:
 
 def _task(run: Task, bucket: int | None = None) -> Task:
     """Sends values, and errors for the user, as records; any other error fails the task, and Spark tries again."""
-    import pyarrow as pa
 
     def task(batches: Batches) -> Iterator[pa.RecordBatch]:
         try:
@@ -142,7 +123,6 @@ def merge_task(merge: Merge) -> Task:
 
 def route_task(read: Reader, route: RouteFunction) -> Task:
     """Blobs of rows by bucket, and beside them the rows read of each part."""
-    import pyarrow as pa
 
     def run(batches: Batches) -> Iterator[Any]:
         rows: Counter[int] = Counter()
@@ -155,7 +135,6 @@ def route_task(read: Reader, route: RouteFunction) -> Task:
 
 def finish_task(finish: Finish) -> Callable[[tuple[Any, ...], Any], Any]:
     """What each bucket gives, and blobs of the rows that it carries on."""
-    import pyarrow as pa
 
     def run(bucket: int, records: pa.Table) -> Iterator[Any]:
         rows = from_blobs(records)

@@ -1,13 +1,14 @@
-"""What a run on Spark reads, and how a worker gets at it: chunks of files, or the rows of a dataframe.
-
-pyarrow takes 0.3 s to load and pyspark is an extra, so both are imported on use.
-"""
+"""What a run on Spark reads, and how a worker gets at it: chunks of files, or the rows of a dataframe."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
+
+import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from uqeval._errors import InputError
 from uqeval.distributed.engines import pieces
@@ -16,13 +17,9 @@ from uqeval.distributed.engines.protocol import Part, Place
 from uqeval.distributed.engines.source import Chunk, Source
 from uqeval.distributed.engines.spark.workers import reason
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+Batches = Iterable[pa.RecordBatch]
+Reader = Callable[[Batches], Iterator[tuple[Place, pa.Table]]]
 
-    Batches = Iterable[pa.RecordBatch]
-    Reader = Callable[[Batches], Iterator[tuple[Place, pa.Table]]]
-
-__all__ = ["Frame", "gathered", "read_files", "read_frame"]
 
 T = TypeVar("T")
 
@@ -35,8 +32,6 @@ class Frame(Source):
 
     @cached_property
     def schema(self) -> pa.Schema:
-        from pyspark.sql.pandas.types import to_arrow_schema
-
         try:
             return to_arrow_schema(self.frame.schema)
         except Exception as error:
@@ -44,8 +39,6 @@ class Frame(Source):
 
     @cached_property
     def _counts(self) -> list[int]:
-        from pyspark.sql import functions as F  # noqa: N812
-
         counted = self.frame.groupBy(F.spark_partition_id()).count()
         return [int(row["count"]) for row in self._run("count rows", 0, counted.collect)]
 
@@ -78,8 +71,6 @@ def read_files(
 
 def read_frame(most: int, batches: Batches) -> Iterator[tuple[Place, pa.Table]]:
     """Spark hands out rows, in batches too small for the functions of the plan."""
-    import pyarrow as pa
-
     row = 0
     for some in gathered(filter(len, batches), most, len):
         table = pa.Table.from_batches(some)

@@ -1,7 +1,7 @@
 """The session behind the workers of Spark, and its errors in plain words.
 
 One of our own is quiet, small, and gone without a trace when it is no longer needed; one that the user has is never
-changed and never stopped. pyspark is an extra, so it is imported on use.
+changed and never stopped.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
 from uqeval import kernels
-from uqeval._errors import InputError, MissingExtra, reason_of
+from uqeval._errors import InputError, reason_of
 from uqeval.distributed.engines.limits import temporary_folder
 from uqeval.distributed.engines.protocol import Cancelled
-
-__all__ = ["failure", "reason", "running_session", "start_session"]
 
 _MIB = 1 << 20
 _HINTS = {
@@ -55,11 +57,6 @@ def failure(stage: str, error: BaseException) -> BaseException:
 
 def running_session(client: Any) -> Any | None:
     """The session to use: the one that is given, else the one that runs; None where there is none."""
-    try:
-        from pyspark import SparkContext
-        from pyspark.sql import SparkSession
-    except ModuleNotFoundError:
-        raise MissingExtra('engine="spark"', "pyspark", "spark") from None
     active = SparkSession.getActiveSession()
     if active is None and SparkContext._active_spark_context is not None:
         active = SparkSession.builder.getOrCreate()
@@ -92,10 +89,6 @@ def _check_java() -> None:
 
 def start_session(own: ExitStack, master: str | None, memory: int, spill: str | None, light: bool = True) -> Any:
     """A session of our own; `own` ends it with its Java process and its files. `light`: Java reads no rows itself."""
-    from pyspark import SparkConf, SparkContext
-    from pyspark.java_gateway import launch_gateway
-    from pyspark.sql import SparkSession
-
     _check_java()
     # The second number is the attempts of a task; "local[2]" alone gives up at the first failure.
     master = master or f"local[{kernels.cores()},4]"
@@ -170,8 +163,6 @@ def _same_handler() -> Iterator[None]:
 
 def _end(gateway: Any) -> None:
     """Ends the Java process, and makes pyspark forget it."""
-    from pyspark import SparkContext
-
     with suppress(Exception):
         gateway.shutdown()
     with suppress(OSError):

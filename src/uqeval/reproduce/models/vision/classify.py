@@ -22,9 +22,8 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from uqeval import datasets
-from uqeval._check import Progress
+from uqeval._check import Progress, check_count
 from uqeval._errors import InputError, MissingExtra
-from uqeval.methods.loop import check_count
 from uqeval.reproduce.logits.file import hash_labels, save_array
 from uqeval.reproduce.logits.folder import LABELS
 from uqeval.reproduce.logits.writer import LogitsWriter, Making

@@ -19,9 +19,8 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from uqeval._check import Progress
+from uqeval._check import Progress, check_count
 from uqeval._errors import InputError
-from uqeval.methods.loop import check_count
 from uqeval.reproduce.logits.file import hash_labels
 from uqeval.reproduce.logits.writer import Making
 from uqeval.reproduce.models.device import pick_device

@@ -1,6 +1,6 @@
 """Makes `example.npz`: five small networks on few handwritten digits. Needs scikit-learn; run once, the file is kept.
 
-    python src/uqeval/datasets/_make_example.py
+    python tests/datasets/make_example.py
 
 Data: scikit-learn's digits (UCI Optical Recognition of Handwritten Digits, test part; CC BY 4.0).
 250 images to train, 1,547 to test. Members differ by seed and by the bootstrap sample they train on.
@@ -38,7 +38,7 @@ def main() -> None:
     ink = x[test].mean(axis=1)
     stroke = np.array(["thin", "medium", "thick"])[np.digitize(ink, np.quantile(ink, [1 / 3, 2 / 3]))]
     np.savez_compressed(
-        Path(__file__).with_name("example.npz"),
+        Path(__file__).parents[2] / "src" / "uqeval" / "datasets" / "example.npz",
         labels=y[test].astype(np.int64),
         member_logits=np.stack(members).astype(np.float16),
         groups=stroke,

@@ -1,0 +1,117 @@
+"""What became of the rows that a promise counts: their mean loss, its interval, and whether it is as low as promised.
+
+Rows are the independent units, or clusters of them; each cluster may have one vote.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from uqeval._check import Float, Int
+from uqeval.decide import bounds
+from uqeval.inference.forms import UNKNOWN, Interval, clopper_pearson, logit_t, settled
+from uqeval.inference.result import Estimate
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The rows that count."""
+
+    losses: Float  # of each, ascending: sums must not depend on the order of rows
+    clusters: tuple[Float, Float] | None  # loss and rows of each cluster; shares of its rows where it has one vote
+
+    @property
+    def votes(self) -> float:
+        """How many count: rows, or votes of clusters."""
+        return float(len(self.losses)) if self.clusters is None else float(self.clusters[1].sum())
+
+    @property
+    def lost(self) -> float:
+        """Their loss, in the same unit."""
+        return float((self.losses if self.clusters is None else self.clusters[0]).sum())
+
+    @property
+    def _binary(self) -> bool:
+        return bool(((self.losses == 0) | (self.losses == 1)).all())
+
+    def interval(self, level: float) -> Interval:
+        """Of the mean loss: exact for 0/1 losses of independent rows."""
+        if self.clusters is not None:
+            return cluster_interval(*self.clusters, level)
+        if self._binary and len(self.losses):
+            return clopper_pearson(self.losses.sum(), len(self.losses), level)
+        return cluster_interval(self.losses, np.ones(len(self.losses)), level)
+
+    def estimate(self, level: float) -> Estimate:
+        """The mean loss with its interval."""
+        n = len(self.losses)
+        if n == 0:
+            return Estimate(math.nan, math.nan, math.nan, math.nan, level, "none", 0)
+        low, high = self.interval(level)
+        if self.clusters is not None:
+            se, method, units = _cluster_se(*self.clusters), "logit cluster t", len(self.clusters[1])
+        else:
+            se = float(self.losses.std(ddof=1)) / math.sqrt(n) if n > 1 else math.nan
+            method, units = "Clopper–Pearson" if self._binary else "logit t", None
+        return Estimate(self.lost / self.votes, low, high, se, level, method, n, n_clusters=units)
+
+    def rise_p(self, max_risk: float) -> float:
+        """P-value of "the mean loss is at most max_risk": exact for 0/1 losses of independent rows."""
+        if len(self.losses) == 0:
+            return 1.0
+        if self.clusters is not None:
+            total, rows = self.clusters
+            return float(bounds.cluster_p(bounds.moments(rows - total, rows), 1 - max_risk)[0])
+        p = bounds.binomial_p if self._binary else bounds.hoeffding_bentkus_p
+        return float(p(np.array([self.votes - self.lost]), np.array([self.votes]), 1 - max_risk)[0])
+
+
+def count(
+    inside: NDArray[np.bool_], loss: NDArray[np.generic], clusters: Int | None, *, joint: bool, one_vote: bool = False
+) -> Outcome:
+    """The accepted rows (`inside`), or all of them where the promise is `joint`: a rejected one has then lost nothing.
+
+    With `one_vote` a row of a cluster of m counts as 1/m.
+    """
+    counted = np.ones(len(loss), dtype=np.bool_) if joint else inside
+    losses = np.where(inside, loss, 0).astype(np.float64)[counted]
+    if clusters is None:
+        return Outcome(np.sort(losses), None)
+    codes, number = clusters[counted], int(clusters.max(initial=-1)) + 1
+    order = np.lexsort((losses, codes))
+    total = np.bincount(codes[order], weights=losses[order], minlength=number).astype(np.float64)
+    rows = np.bincount(codes, minlength=number).astype(np.float64)
+    if one_vote:
+        votes = 1 / np.bincount(clusters, minlength=number)
+        total, rows = votes * total, votes * rows
+    return Outcome(np.sort(losses), (total, rows))
+
+
+def cluster_interval(total: Float, rows: Float, level: float) -> Interval:
+    """Interval of Σ total / Σ rows over clusters: t on the logit scale, joined with Clopper–Pearson at the effective
+    number of rows, which holds where errors are few or losses skewed."""
+    se = _cluster_se(total, rows)
+    if math.isnan(se):  # a single cluster says nothing
+        return Interval(0.0, 1.0) if rows.any() else UNKNOWN
+    some = rows > 0
+    number, share = int(some.sum()), float(total.sum()) / float(rows.sum())
+    size = float(bounds.effective_rows(bounds.moments(total[some], rows[some]))[0])
+    exact = clopper_pearson(size * share, size, level)
+    if se == 0 or not 0 < share < 1:
+        return exact
+    t = logit_t(share, se, level, number - 1)
+    return Interval(min(t.low, exact.low), max(t.high, exact.high))
+
+
+def _cluster_se(total: Float, rows: Float) -> float:
+    """Standard error of Σ total / Σ rows over clusters; NaN for fewer than two."""
+    some = rows > 0
+    number, size = int(some.sum()), float(rows.sum())
+    if number < 2:
+        return math.nan
+    excess = (total - float(total.sum()) / size * rows)[some] / size
+    return settled(math.sqrt(number / (number - 1) * float((excess * excess).sum())))

@@ -1,0 +1,109 @@
+"""What the results of `decide` share: JSON that a service can keep and read back, curves with a row per point."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from types import UnionType
+from typing import Any, Self, get_args, get_origin, get_type_hints
+
+import numpy as np
+
+from uqeval._check import check_level
+from uqeval._errors import InputError
+from uqeval._result import Result
+
+SCHEMA_VERSION = 1
+
+
+def with_notes(lines: Iterable[str], warnings: Iterable[str]) -> str:
+    """The lines, and below them what to beware of."""
+    return "\n".join((*lines, *(f"! {note}" for note in warnings)))
+
+
+class Curve(Result):
+    """A row per point: the arrays among the fields are the columns."""
+
+    def __len__(self) -> int:
+        return len(self.frame_rows())
+
+    def frame_rows(self) -> list[dict[str, Any]]:
+        """A row per point."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
+        columns = {name: array.tolist() for name, array in values.items() if isinstance(array, np.ndarray)}
+        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+class Stored(Result):
+    """Equal to what has the same JSON (NaN entries are equal too), which `from_json` reads."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Stored) and type(self) is type(other) and self.to_json() == other.to_json()
+
+    def __hash__(self) -> int:
+        return hash(self.to_json())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values by field name."""
+        return {"schema_version": SCHEMA_VERSION} | super().to_dict()
+
+    @classmethod
+    def from_json(cls, text: str | Path) -> Self:
+        """What `to_json` wrote: its text, or a path."""
+        return cls._from_dict(read_json(text, cls.__name__))
+
+    @classmethod
+    def _from_dict(cls, data: dict[str, Any]) -> Self:
+        return cls(**_fields(cls, data))
+
+
+def read_json(text: str | Path, what: str) -> dict[str, Any]:
+    """The object in a JSON text, or in the file of that path, of the schema that this version reads."""
+    try:
+        if isinstance(text, Path) or not text.lstrip().startswith("{"):
+            text = Path(text).read_text(encoding="utf-8")
+        data = json.loads(text)
+        schema = data.pop("schema_version")
+    except OSError as error:
+        raise InputError(f"The {what} file {str(text)!r} cannot be read ({error.strerror}).") from None
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise InputError(f"This is not the JSON of a {what}: {error!r}. Pass what to_json wrote.") from None
+    if schema != SCHEMA_VERSION:
+        raise InputError(f"The {what} has schema_version {schema!r}; this uqeval reads {SCHEMA_VERSION}.")
+    return data
+
+
+def _fields(kind: type, data: dict[str, Any]) -> dict[str, Any]:
+    """The same values, floats that were NaN restored; what is missing, unknown or of a wrong type is named."""
+    declared = get_type_hints(kind)
+    for name in sorted(declared.keys() ^ data.keys()):
+        raise _refusal(kind, f"it lacks {name!r}" if name in declared else f"{name!r} is not known")
+    checked = {name: _value(kind, name, declared[name], value) for name, value in data.items()}
+    if "level" in checked:
+        checked["level"] = check_level(checked["level"])
+    if "max_risk" in checked and not 0 < checked["max_risk"] < 1:
+        raise _refusal(kind, f"'max_risk' is {checked['max_risk']!r}, not between 0 and 1")
+    return checked
+
+
+def _refusal(kind: type, reason: str) -> InputError:
+    return InputError(f"This is not the JSON of a {kind.__name__}: {reason}. Pass what to_json wrote.")
+
+
+def _value(kind: type, name: str, declared: Any, value: Any) -> Any:
+    """One entry as its field declares it; True is an int to Python, not to a reader."""
+    if declared is float and value is None:
+        return math.nan
+    options = get_args(declared) if isinstance(declared, UnionType) else (declared,)
+    if get_origin(declared) is tuple and isinstance(value, list | tuple):
+        return tuple(_value(kind, name, get_args(declared)[0], item) for item in value)
+    for option in options:
+        if isinstance(option, type) and is_dataclass(option) and isinstance(value, dict):
+            return option(**_fields(option, value))
+    allowed = {get_origin(option) or option for option in options} | ({int} if float in options else set())
+    if type(value) not in allowed - {tuple}:
+        raise _refusal(kind, f"{name!r} is {value!r}")
+    return value
