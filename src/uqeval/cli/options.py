@@ -61,28 +61,17 @@ _COLUMNS: Group = {
     "normalize": (Annotated[bool, _column("Divide probabilities and votes by their row sums.")], False),
 }
 _ENGINES: Group = {
-    "engine": (
-        Annotated[
-            str | None,
-            _engine("memory, local (piece by piece), dask or spark; by default local where the rows would not fit."),
-        ],
-        None,
-    ),
-    "memory": (Annotated[str | None, _engine("How much memory an engine may use, as 2GB.", "SIZE")], None),
-    "scheduler": (
-        Annotated[
-            str | None,
-            _engine("Address of a Dask scheduler or Spark master; workers of this machine by default.", "ADDRESS"),
-        ],
-        None,
-    ),
-    "spill": (
-        Annotated[
-            str | None,
-            _engine("Folder for temporary rows of an engine; the system's own by default. Nothing is left.", "DIR"),
-        ],
-        None,
-    ),
+    name: (Annotated[str | None, _engine(text, metavar)], None)
+    for name, metavar, text in (
+        (
+            "engine",
+            None,
+            "memory, local (piece by piece), dask or spark; by default local where rows would not fit.",
+        ),
+        ("memory", "SIZE", "How much memory an engine may use, as 2GB."),
+        ("scheduler", "ADDRESS", "Address of a Dask scheduler or Spark master; workers of this machine by default."),
+        ("spill", "DIR", "Folder for temporary rows of an engine; the system's own by default. Nothing is left."),
+    )
 }
 
 
