@@ -53,3 +53,13 @@ def few_draws():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(multiplicity, "_DRAWS", 2000)
         yield
+
+
+@pytest.fixture(scope="module")
+def one_thread():
+    """Tiny networks are faster so. Not for longer: torch 2.13 corrupts memory in some convolutions on one thread."""
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    former = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(former)

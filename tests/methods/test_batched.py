@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
-torch.set_num_threads(1)  # small networks: more threads only wait for each other
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 from uqeval._errors import InputError  # noqa: E402
 from uqeval.datasets import synthetic  # noqa: E402

@@ -84,12 +84,14 @@ def _certified(cal: Calibration, target: float, level: float, tried: int) -> dic
         return nothing | {"rows_needed": rule.rows_needed(cal, cal, target)}
     at = np.array([value])
     accepted, bad = int(cal.accepted(at)[0]), float(cal.bad(at)[0])
+    # Losses are added up as `Threshold` does, to the last bit.
+    total = bad if cal.binary else float(np.sort(cal.loss[cal.score <= value]).sum())
     return {
         "value": value,
         "accepted": accepted,
         "errors": int(bad) if cal.binary else bad,
         "coverage": accepted / cal.n,
-        "risk": bad / accepted,
+        "risk": total / accepted,
         "rows_needed": None,
     }
 
