@@ -70,33 +70,20 @@ __all__ = [
 ]
 
 # Where each name lives; loaded when first used, so that `import uqeval` costs next to nothing.
-_HOME = {
-    **dict.fromkeys(("compare", "evaluate"), "uqeval.distributed"),
-    **dict.fromkeys(("Comparison", "Evaluation"), "uqeval.evaluation"),
-    **dict.fromkeys(("Check", "Dominance", "RiskMap", "SetValuedClassifier", "Threshold"), "uqeval.decide"),
-    **dict.fromkeys(("Thresholds", "choose_threshold", "dominance", "risk_map"), "uqeval.decide"),
-    **dict.fromkeys(("Predictions", "read_predictions"), "uqeval.inputs"),
-    **dict.fromkeys(
-        ("CorrelationTest", "Estimate", "SampleSize", "bootstrap", "compare_correlations", "detectable_difference"),
-        "uqeval.inference",
-    ),
-    **dict.fromkeys(("estimate", "pearson", "sample_size"), "uqeval.inference"),
-    "report": "uqeval.pages.report",
+_NAMES = {
+    "decide": "Check Dominance RiskMap SetValuedClassifier Threshold Thresholds choose_threshold dominance risk_map",
+    "distributed": "compare evaluate",
+    "evaluation": "Comparison Evaluation",
+    "inference": "CorrelationTest Estimate SampleSize bootstrap compare_correlations detectable_difference estimate "
+    "pearson sample_size",
+    "inputs": "Predictions read_predictions",
+    "pages.report": "report",
 }
-_MODULES = (
-    "datasets",
-    "decide",
-    "distributed",
-    "inference",
-    "kernels",
-    "methods",
-    "metrics",
-    "pages",
-    "plot",
-    "reproduce",
-    "scores",
-    "truth",
-)
+_HOME = {name: f"uqeval.{home}" for home, names in _NAMES.items() for name in names.split()}
+_MODULES = {
+    *("datasets", "decide", "distributed", "inference", "kernels", "methods", "metrics", "pages", "plot", "reproduce"),
+    *("scores", "truth"),
+}
 
 
 def __getattr__(name: str) -> Any:

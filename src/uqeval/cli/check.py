@@ -29,20 +29,15 @@ def check(
     threshold: Annotated[str, typer.Argument(help="What `uqeval threshold --json FILE` wrote.")],
     predictions: o.Files,
     state: Annotated[
-        str | None,
-        typer.Option(help="Remembers the looks so far: read if it is there, then written.", metavar="FILE"),
+        str | None, o.option("Remembers the looks so far: read if it is there, then written.", metavar="FILE")
     ] = None,
-    score: Annotated[
-        str | None, typer.Option(help="Score to use; that of the threshold by default.", metavar="NAME")
-    ] = None,
-    max_risk: Annotated[float | None, typer.Option(help="Which threshold, where the file holds several.")] = None,
+    score: Annotated[str | None, o.option("Score to use; that of the threshold by default.", metavar="NAME")] = None,
+    max_risk: Annotated[float | None, o.option("Which threshold, where the file holds several.")] = None,
     cluster: o.Cluster = None,
     largest_cluster: Annotated[
-        int | None, typer.Option(help="The most accepted rows that a cluster can have; as in calibration by default.")
+        int | None, o.option("The most accepted rows that a cluster can have; as in calibration by default.")
     ] = None,
-    level: Annotated[
-        float | None, typer.Option(help="Confidence of an alarm; that of the threshold by default.")
-    ] = None,
+    level: Annotated[float | None, o.option("Confidence of an alarm; that of the threshold by default.")] = None,
     tie: o.Tie = "drop",
     json: o.Json = None,
     quiet: o.Quiet = False,

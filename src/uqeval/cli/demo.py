@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
 from rich.markup import escape
 
 import uqeval
@@ -17,11 +16,9 @@ _COMPARED = ["entropy", "gap_to_certain", "mutual_information", "vote_entropy"]
 
 
 def demo(
-    html: Annotated[
-        str, typer.Option(help="Where to write the report; '' for none.", metavar="FILE")
-    ] = "uqeval-demo.html",
+    html: Annotated[str, o.option("Where to write the report; '' for none.", metavar="FILE")] = "uqeval-demo.html",
     json: o.Json = None,
-    everything: Annotated[bool, typer.Option("--all", help="All metrics, not the main ones.")] = False,
+    everything: Annotated[bool, o.option("All metrics, not the main ones.", "--all")] = False,
 ) -> None:
     """The built-in example: eleven scores of one deep ensemble, no file and no network needed.
 

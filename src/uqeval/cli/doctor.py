@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 from importlib.metadata import PackageNotFoundError, version
-from typing import Annotated
 
-import typer
 from rich.table import Table
 
 from uqeval import kernels
 from uqeval._result import to_json, versions
+from uqeval.cli import options as o
 from uqeval.cli.output import stdout, write_json
 
 _OPTIONAL = ("pyarrow", "narwhals", "pandas", "polars", "duckdb", "ibis-framework", "scikit-learn", "torch")
@@ -20,9 +19,7 @@ _ENGINES = {"local": None, "dask": "distributed", "spark": "pyspark"}
 
 
 def doctor(
-    json: Annotated[
-        str | None, typer.Option(help="Write JSON to this file, or '-' for stdout.", metavar="FILE|-")
-    ] = None,
+    json: o.Json = None,
 ) -> None:
     """Versions, kernels, optional packages and engines.
 
@@ -46,8 +43,7 @@ def doctor(
     out.print(table)
     if kernels.backend() == "numpy":
         out.print(
-            "The NumPy kernels are right but slower: reinstall with a C++ compiler for the native ones.",
-            style="yellow",
+            "The NumPy kernels are right but slower: reinstall with a C++ compiler for the native ones.", style="yellow"
         )
 
 

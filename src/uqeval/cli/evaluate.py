@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-import typer
-
 import uqeval
 from uqeval._errors import InputError
 from uqeval.cli import options as o
@@ -22,19 +20,16 @@ from uqeval.inputs.files import PredictionFiles
 def evaluate(
     predictions: o.Files,
     scores: o.Scores = None,
-    metrics: Annotated[
-        list[str] | None, typer.Option(help="Metrics, by comma; all that the file allows by default.")
-    ] = None,
+    metrics: Annotated[list[str] | None, o.option("Metrics, by comma; all that the file allows by default.")] = None,
     by: o.By = None,
     cluster: o.Cluster = None,
     level: o.Level = 0.95,
-    method: Annotated[str, typer.Option(help="default, or bootstrap for percentile intervals.")] = "default",
-    resamples: Annotated[int, typer.Option(help="For the bootstrap.")] = 2000,
+    method: Annotated[str, o.option("default, or bootstrap for percentile intervals.")] = "default",
+    resamples: Annotated[int, o.option("For the bootstrap.")] = 2000,
     html: o.Html = None,
-    max_risk: Annotated[float, typer.Option(help="The risk that the report's verdict speaks of.")] = 0.05,
+    max_risk: Annotated[float, o.option("The risk that the report's verdict speaks of.")] = 0.05,
     beside: Annotated[
-        list[str] | None,
-        typer.Option("--columns", help="Further columns beside the report's confident mistakes, by comma."),
+        list[str] | None, o.option("Further columns beside the report's confident mistakes, by comma.", "--columns")
     ] = None,
     json: o.Json = None,
     quiet: o.Quiet = False,

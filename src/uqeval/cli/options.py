@@ -13,35 +13,32 @@ import uqeval
 from uqeval._errors import InputError
 from uqeval.inputs.columns import DEFAULTS
 
-_ENGINE = "Many rows"
+
+def option(text: str, *names: str, **more: Any) -> Any:
+    """An option with its help, and other names than the parameter's."""
+    return typer.Option(*names, help=text, **more)
 
 
-def _column(text: str, *names: str) -> Any:
-    return typer.Option(*names, help=text, rich_help_panel="Columns")
-
-
-def _engine(text: str, metavar: str | None = None) -> Any:
-    return typer.Option(help=text, rich_help_panel=_ENGINE, metavar=metavar)
+_column = functools.partial(option, rich_help_panel="Columns")
+_engine = functools.partial(option, rich_help_panel="Many rows")
 
 
 Files = Annotated[list[str], typer.Argument(help="CSV, Parquet, Arrow/Feather, JSON lines or NPZ; or a glob.")]
 Scores = Annotated[
     list[str] | None,
-    typer.Option(
-        "--scores", "--score", help="Scores to judge, by name and comma; all that the file allows by default."
-    ),
+    option("Scores to judge, by name and comma; all that the file allows by default.", "--scores", "--score"),
 ]
-By = Annotated[str | None, typer.Option(help="Column of groups to report apart, as a hospital.")]
-Cluster = Annotated[str | None, typer.Option(help="Column of independent units, as a patient id.")]
-Level = Annotated[float, typer.Option(help="Confidence level.")]
-Json = Annotated[str | None, typer.Option(help="Write JSON to this file, or '-' for stdout.", metavar="FILE|-")]
-Html = Annotated[str | None, typer.Option(help="Write a one-page report to this file.", metavar="FILE")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No table and no progress.")]
-Tie = Annotated[str, typer.Option(help="Rows whose soft labels tie: drop, or error (count as misaligned).")]
-Seed = Annotated[int, typer.Option(help="For what draws random numbers.")]
+By = Annotated[str | None, option("Column of groups to report apart, as a hospital.")]
+Cluster = Annotated[str | None, option("Column of independent units, as a patient id.")]
+Level = Annotated[float, option("Confidence level.")]
+Json = Annotated[str | None, option("Write JSON to this file, or '-' for stdout.", metavar="FILE|-")]
+Html = Annotated[str | None, option("Write a one-page report to this file.", metavar="FILE")]
+Quiet = Annotated[bool, option("No table and no progress.", "--quiet", "-q")]
+Tie = Annotated[str, option("Rows whose soft labels tie: drop, or error (count as misaligned).")]
+Seed = Annotated[int, option("For what draws random numbers.")]
 Approx = Annotated[
     float | None,
-    _engine("One pass, certain bounds of about this width instead of intervals, as 1e-4.", "WIDTH"),
+    _engine("One pass, certain bounds of about this width instead of intervals, as 1e-4.", metavar="WIDTH"),
 ]
 
 # Options by the name of the parameter: annotation and default.
@@ -61,13 +58,9 @@ _COLUMNS: Group = {
     "normalize": (Annotated[bool, _column("Divide probabilities and votes by their row sums.")], False),
 }
 _ENGINES: Group = {
-    name: (Annotated[str | None, _engine(text, metavar)], None)
+    name: (Annotated[str | None, _engine(text, metavar=metavar)], None)
     for name, metavar, text in (
-        (
-            "engine",
-            None,
-            "memory, local (piece by piece), dask or spark; by default local where rows would not fit.",
-        ),
+        ("engine", None, "memory, local (piece by piece), dask or spark; by default local where rows would not fit."),
         ("memory", "SIZE", "How much memory an engine may use, as 2GB."),
         ("scheduler", "ADDRESS", "Address of a Dask scheduler or Spark master; workers of this machine by default."),
         ("spill", "DIR", "Folder for temporary rows of an engine; the system's own by default. Nothing is left."),

@@ -26,20 +26,18 @@ __all__ = ["Out", "needs", "reproduce", "running", "show"]
 
 reproduce = typer.Typer(no_args_is_help=True, help="Run the paper's experiments again: tables, figures, a page.")
 
-Out = Annotated[Path, typer.Option(help="Folder for everything that is written.", metavar="DIR")]
+Out = Annotated[Path, o.option("Folder for everything that is written.", metavar="DIR")]
 _STYLES = {"holds": "green", "holds in part": "yellow", "fails": "red", "What reproduces": "bold green"}
 
 
 @reproduce.command()
 def synthetic(
     out: Out = Path("uqeval-synthetic"),
-    seeds: Annotated[int, typer.Option(help="Draws of the data.", min=1)] = 20,
-    d_range: Annotated[
-        str, typer.Option(help="Only draws whose means lie this far apart.", metavar="LOW,HIGH")
-    ] = "0.75,2.4",
-    any_d: Annotated[bool, typer.Option("--any-d", help="Draws as they come.")] = False,
-    jobs: Annotated[int | None, typer.Option(help="Processes; all cores by default.", min=1)] = None,
-    grid: Annotated[Path | None, typer.Option(help="Another grid of models (TOML).", metavar="FILE")] = None,
+    seeds: Annotated[int, o.option("Draws of the data.", min=1)] = 20,
+    d_range: Annotated[str, o.option("Only draws whose means lie this far apart.", metavar="LOW,HIGH")] = "0.75,2.4",
+    any_d: Annotated[bool, o.option("Draws as they come.", "--any-d")] = False,
+    jobs: Annotated[int | None, o.option("Processes; all cores by default.", min=1)] = None,
+    grid: Annotated[Path | None, o.option("Another grid of models (TOML).", metavar="FILE")] = None,
     quiet: o.Quiet = False,
     json: o.Json = None,
 ) -> None:
@@ -59,7 +57,7 @@ def synthetic(
 @reproduce.command()
 def temperature(
     out: Out = Path("uqeval-temperature"),
-    seed: Annotated[int, typer.Option(help="Draw of the data and of the networks.", min=0)] = 1,
+    seed: Annotated[int, o.option("Draw of the data and of the networks.", min=0)] = 1,
     quiet: o.Quiet = False,
     json: o.Json = None,
 ) -> None:
@@ -78,8 +76,8 @@ def temperature(
 @reproduce.command()
 def theorems(
     out: Out = Path("uqeval-theorems"),
-    seed: Annotated[int, typer.Option(help="For the random populations.", min=0)] = 0,
-    populations: Annotated[int, typer.Option(help="Random populations that each claim is tried on.", min=1)] = 200,
+    seed: Annotated[int, o.option("For the random populations.", min=0)] = 0,
+    populations: Annotated[int, o.option("Random populations that each claim is tried on.", min=1)] = 200,
     quiet: o.Quiet = False,
     json: o.Json = None,
 ) -> None:

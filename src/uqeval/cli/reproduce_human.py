@@ -13,7 +13,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated, Any
 
-import typer
 from rich.text import Text
 
 import uqeval
@@ -27,9 +26,7 @@ from uqeval.pages.words import plural
 
 __all__ = ["reproduce"]
 
-Weights = Annotated[
-    Path | None, typer.Option(help="Folder of files of weights, for machines without network.", metavar="DIR")
-]
+Weights = Annotated[Path | None, o.option("Folder of files of weights, for machines without network.", metavar="DIR")]
 
 _MOST_LINES = 30
 _FEWEST_IN_SAMPLE = 2  # messages that a model must support in a dry run
@@ -38,27 +35,19 @@ _FEWEST_IN_SAMPLE = 2  # messages that a model must support in a dry run
 def _shared(
     predictions: Annotated[
         list[Path] | None,
-        typer.Option(help="Folder or file of logits (.npy, .npz); may be given several times.", metavar="PATH"),
+        o.option("Folder or file of logits (.npy, .npz); may be given several times.", metavar="PATH"),
     ] = None,
     out: Out = Path(),
-    data: Annotated[
-        Path | None, typer.Option(help="Folder of the dataset; UQEVAL_DATA by default.", metavar="DIR")
-    ] = None,
-    device: Annotated[str, typer.Option(help="Where models run: auto, cpu or cuda.")] = "auto",
-    scores: Annotated[list[str] | None, typer.Option(help="Scores to judge, by comma; all by default.")] = None,
+    data: Annotated[Path | None, o.option("Folder of the dataset; UQEVAL_DATA by default.", metavar="DIR")] = None,
+    device: Annotated[str, o.option("Where models run: auto, cpu or cuda.")] = "auto",
+    scores: Annotated[list[str] | None, o.option("Scores to judge, by comma; all by default.")] = None,
     level: o.Level = 0.95,
-    min_accuracy: Annotated[
-        float, typer.Option(help="Leave less accurate models out of the correlations.", min=0, max=1)
-    ] = 0.0,
-    keep_going: Annotated[
-        bool, typer.Option("--keep-going", help="List predictions that cannot be used, and go on.")
-    ] = False,
+    min_accuracy: Annotated[float, o.option("Leave less accurate models out of the correlations.", min=0, max=1)] = 0.0,
+    keep_going: Annotated[bool, o.option("List predictions that cannot be used, and go on.", "--keep-going")] = False,
     allow_chance: Annotated[
-        bool, typer.Option("--allow-chance", help="Take models that are right no more often than shuffled rows.")
+        bool, o.option("Take models that are right no more often than shuffled rows.", "--allow-chance")
     ] = False,
-    jobs: Annotated[
-        int | None, typer.Option(help="Models judged at once; 4 small or 1 large by default.", min=1)
-    ] = None,
+    jobs: Annotated[int | None, o.option("Models judged at once; 4 small or 1 large by default.", min=1)] = None,
     quiet: o.Quiet = False,
     json: o.Json = None,
 ) -> None:
@@ -158,17 +147,17 @@ def cifar10h(
     run: _Run,
     backbones: Annotated[
         list[str] | None,
-        typer.Option(help="Train linear probes on these networks: names by comma, paper, or all.", metavar="NAMES"),
+        o.option("Train linear probes on these networks: names by comma, paper, or all.", metavar="NAMES"),
     ] = None,
-    train: Annotated[bool, typer.Option("--train", help="Train a zoo of networks from scratch.")] = False,
-    zoo: Annotated[str, typer.Option(help="What --train trains: default, tiny, or names by comma.")] = "default",
+    train: Annotated[bool, o.option("Train a zoo of networks from scratch.", "--train")] = False,
+    zoo: Annotated[str, o.option("What --train trains: default, tiny, or names by comma.")] = "default",
     images: Annotated[
         Path | None,
-        typer.Option(help="CIFAR-10 images with their labels, where they are not in the data folder.", metavar="PATH"),
+        o.option("CIFAR-10 images with their labels, where they are not in the data folder.", metavar="PATH"),
     ] = None,
-    image_size: Annotated[int, typer.Option(help="Pixels that the backbones get.", min=16)] = 224,
+    image_size: Annotated[int, o.option("Pixels that the backbones get.", min=16)] = 224,
     weights: Weights = None,
-    seed: Annotated[int, typer.Option(help="For models that are trained.", min=0)] = 0,
+    seed: Annotated[int, o.option("For models that are trained.", min=0)] = 0,
 ) -> Any:
     """CIFAR10-H: do UQ-AUC and UQ-C-index rank models as people's votes on 10,000 images do?
 
@@ -198,18 +187,15 @@ def cifar10h(
 @_command
 def imagenet_real(
     run: _Run,
-    images: Annotated[
-        Path | None, typer.Option(help="Folder of the validation images, for --models.", metavar="DIR")
-    ] = None,
+    images: Annotated[Path | None, o.option("Folder of the validation images, for --models.", metavar="DIR")] = None,
     models: Annotated[
-        list[str] | None,
-        typer.Option(help="Run these classifiers of torchvision: names by comma, or paper.", metavar="NAMES"),
+        list[str] | None, o.option("Run these classifiers of torchvision: names by comma, or paper.", metavar="NAMES")
     ] = None,
     labels: Annotated[
-        Path | None, typer.Option(help="The images' original labels: .npy, or a class index per line.", metavar="FILE")
+        Path | None, o.option("The images' original labels: .npy, or a class index per line.", metavar="FILE")
     ] = None,
     weights: Weights = None,
-    batch_size: Annotated[int, typer.Option(help="Images at once.", min=1)] = 64,
+    batch_size: Annotated[int, o.option("Images at once.", min=1)] = 64,
 ) -> Any:
     """ReaL-ImageNet: do UQ-AUC and UQ-C-index rank classifiers as people's judgements of 50,000 images do?
 
@@ -240,15 +226,15 @@ def oasst2(
     run: _Run,
     models: Annotated[
         list[str] | None,
-        typer.Option(help="Run these zero-shot classifiers: names or folders by comma, or paper.", metavar="NAMES"),
+        o.option("Run these zero-shot classifiers: names or folders by comma, or paper.", metavar="NAMES"),
     ] = None,
     languages: Annotated[
-        list[str] | None, typer.Option(help="Messages in these languages only, by comma.", metavar="CODES")
+        list[str] | None, o.option("Messages in these languages only, by comma.", metavar="CODES")
     ] = None,
     sample: Annotated[
-        int | None, typer.Option(help="A dry run on so many generated messages instead of the data.", min=20)
+        int | None, o.option("A dry run on so many generated messages instead of the data.", min=20)
     ] = None,
-    batch_size: Annotated[int, typer.Option(help="Texts at once.", min=1)] = 32,
+    batch_size: Annotated[int, o.option("Texts at once.", min=1)] = 32,
 ) -> Any:
     """OASST2: do UQ-AUC and UQ-C-index rank zero-shot text classifiers as people's votes on messages do?
 

@@ -22,29 +22,28 @@ from uqeval.decide.threshold import Threshold, Thresholds
 @o.with_columns
 def threshold(
     predictions: o.Files,
-    max_risk: Annotated[list[str], typer.Option(help="The risk that you accept, as 0.05; several by comma.")],
+    max_risk: Annotated[list[str], o.option("The risk that you accept, as 0.05; several by comma.")],
     scores: Annotated[
         list[str] | None,
-        typer.Option(
-            "--score", "--scores", help="Score to use; of several, by comma, the one that accepts most.", metavar="NAME"
+        o.option(
+            "Score to use; of several, by comma, the one that accepts most.", "--score", "--scores", metavar="NAME"
         ),
     ] = None,
     level: o.Level = 0.95,
     method: Annotated[
-        str, typer.Option(help="fallback (default), fst, sgr, bonferroni or holm; rcps or crc for the joint risk.")
+        str, o.option("fallback (default), fst, sgr, bonferroni or holm; rcps or crc for the joint risk.")
     ] = "fallback",
     risk: Annotated[
-        str,
-        typer.Option(help="What is bad: error, loss (a column in 0 to 1), or misaligned (unlike the soft labels)."),
+        str, o.option("What is bad: error, loss (a column in 0 to 1), or misaligned (unlike the soft labels).")
     ] = "error",
     cluster: o.Cluster = None,
     cluster_method: Annotated[
-        str, typer.Option(help="With clusters: t, or subsample (exact: one row of each, fewer rows).")
+        str, o.option("With clusters: t, or subsample (exact: one row of each, fewer rows).")
     ] = "t",
     split: Annotated[
-        float | None, typer.Option(help="Share of the rows that choose, as 0.5; the others give honest estimates.")
+        float | None, o.option("Share of the rows that choose, as 0.5; the others give honest estimates.")
     ] = None,
-    bound: Annotated[str, typer.Option(help="For losses that are not 0/1: betting or hoeffding-bentkus.")] = "betting",
+    bound: Annotated[str, o.option("For losses that are not 0/1: betting or hoeffding-bentkus.")] = "betting",
     tie: o.Tie = "drop",
     json: o.Json = None,
     quiet: o.Quiet = False,

@@ -19,7 +19,7 @@ from uqeval.distributed.plan.run import Request, Run
 from uqeval.distributed.plan.same_ranks import rank_alike_with
 from uqeval.distributed.source import Arrays, Source, Where
 from uqeval.evaluation.candidates import find_pairs
-from uqeval.evaluation.compare import Differences, Question, compare_rows, pair_rows, same_everywhere
+from uqeval.evaluation.compare import Differences, Question, answered, compare_rows, few_notes, infinite_notes
 from uqeval.evaluation.comparison import Comparison
 from uqeval.inference.bootstrap import check_resamples
 from uqeval.inference.paired import ALIKE, contrast
@@ -166,30 +166,14 @@ def compare_engine(engine: Engine, request: Request, question: Question) -> Comp
                 together = sum(one[1] for one in made.values() if one is not None)
                 together += len(single) if run.prepare.cluster is not None else 0
                 _note_single(single)
+            answer = answered(question, run.names, pairs, whole, groups, spans=together > clusters)
     finally:
         engine.close()
-    rows = pair_rows(run.names, pairs, None, whole, question)
-    for group, found in groups.items():  # one after the other: they share the draws behind max-t
-        rows += pair_rows(run.names, pairs, group, found, question)
-    notes = list(dict.fromkeys(raised))
-    mixed: dict[tuple[str, str], float] = {}
-    if together > clusters:  # some span several groups
-        notes.append("clusters span several groups: no test across groups")
-    elif groups:
-        mixed = same_everywhere(run.names, pairs, list(groups.values()))
-    return Comparison(
-        metric=metric.name,
-        adjust=question.adjust,
-        level=question.level,
-        method="influence",
-        n=run.n,
-        baseline=question.baseline,
-        values=dict(zip(run.names, map(float, whole.joint.values), strict=True)),
-        rows=tuple(rows),
-        heterogeneity=mixed,
-        warnings=(*notes, *_cautions(run, "error" in metric.needs, clusters)),
-        run=run.summary,
-    )
+    wrong = int(run.state["wrong"])
+    sides = (wrong, run.n - wrong) if "error" in metric.needs else ()
+    notes = few_notes(sides, clusters if run.prepare.cluster is not None else None)
+    notes += infinite_notes(dict(zip(run.names, run.state["infinite"].tolist(), strict=True)))
+    return replace(answer, n=run.n, warnings=(*dict.fromkeys(raised), *notes), run=run.summary)
 
 
 def _differences(run: Run, pairs: list[tuple[int, int]], question: Question) -> tuple[Differences, int]:
@@ -213,18 +197,3 @@ def _note_single(groups: list[str]) -> None:
         notify(f"group {name!r} has a single row and is left out")
     if len(groups) > _MOST_NAMED:
         notify(f"{len(groups) - _MOST_NAMED} more groups have a single row and are left out")
-
-
-def _cautions(run: Run, errors: bool, clusters: int) -> list[str]:
-    notes = []
-    wrong = int(run.state["wrong"])
-    if errors:
-        for what, count in (("errors", wrong), ("right rows", run.n - wrong)):
-            if count < 10:
-                notes.append(f"few {what} ({count}): the tests have little power")
-    if run.prepare.cluster is not None and clusters < 10:
-        notes.append("a single cluster: no intervals and no tests" if clusters == 1 else f"few clusters ({clusters})")
-    for name, count in zip(run.names, run.state["infinite"].tolist(), strict=True):
-        if count:
-            notes.append(f"{name}: {count} infinite values; they rank first or last and tie")
-    return notes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -56,33 +56,43 @@ def compare_rows(
         names = [candidate.name for candidate in found]
         pairs = find_pairs(names, question.baseline)
         whole = _differences(found, pairs, question)
-        rows = pair_rows(names, pairs, None, whole, question)
-        mixed: dict[tuple[str, str], float] = {}
-        data = found[0].data
+        data, groups = found[0].data, {}
         if data.pred.groups is not None:
-            parts = {}
             for code, group in enumerate(data.pred.group_names):
                 members = np.flatnonzero(data.pred.groups == code)
                 if len(members) < 2:
                     notify(f"group {group!r} has a single row and is left out")
                     continue
-                parts[group] = _differences(inside(found, members), pairs, question)
-                rows += pair_rows(names, pairs, group, parts[group], question)
-            if spans_groups(data):
-                notify("clusters span several groups: no test across groups")
-            else:
-                mixed = same_everywhere(names, pairs, list(parts.values()))
+                groups[group] = _differences(inside(found, members), pairs, question)
+        spans = data.pred.groups is not None and spans_groups(data)
+        answer = answered(question, names, pairs, whole, groups, spans)
+    return replace(answer, n=data.n, warnings=(*dict.fromkeys(raised), *_cautions(question.metric, found)))
+
+
+def answered(
+    question: Question,
+    names: list[str],
+    pairs: list[tuple[int, int]],
+    whole: Differences,
+    groups: Mapping[str, Differences],
+    spans: bool,
+) -> Comparison:
+    """The answer from all differences; across groups only where no cluster spans several."""
+    rows = pair_rows(names, pairs, None, whole, question)
+    for group, found in groups.items():  # one after the other: they share the draws behind max-t
+        rows += pair_rows(names, pairs, group, found, question)
+    if spans:
+        notify("clusters span several groups: no test across groups")
     return Comparison(
         metric=question.metric.name,
         adjust=question.adjust,
         level=question.level,
         method="bootstrap" if question.resamples else "influence",
-        n=data.n,
+        n=0,
         baseline=question.baseline,
         values=dict(zip(names, map(float, whole.joint.values), strict=True)),
         rows=tuple(rows),
-        heterogeneity=mixed,
-        warnings=(*dict.fromkeys(raised), *_cautions(question.metric, found)),
+        heterogeneity={} if spans else same_everywhere(names, pairs, list(groups.values())),
     )
 
 
@@ -164,27 +174,36 @@ def same_everywhere(
 def _cautions(metric: Metric, found: list[Candidate]) -> list[str]:
     data = list({id(c.data): c.data for c in found}.values())
     notes = [metric.across_models] if metric.across_models is not None and len(data) > 1 else []
-    errors = [one.error for one in data if one.error is not None]
-    if "error" in metric.needs and errors:
-        wrong = [int(error.sum()) for error in errors]
-        for what, count in (("errors", min(wrong)), ("right rows", data[0].n - max(wrong))):
-            if count < 10:
-                notes.append(f"few {what} ({count}): the tests have little power")
-        weighted = [
-            kish(one.rows.weights[one.error > 0])
-            for one in data
-            if one.rows.weights is not None and one.error is not None
-        ]
-        if min(wrong) >= 10 and weighted and min(weighted) < 20:
+    wrong = [int(one.error.sum()) for one in data if one.error is not None] if "error" in metric.needs else []
+    codes, n = data[0].rows.clusters, data[0].n
+    notes += few_notes((min(wrong), n - max(wrong)) if wrong else (), None if codes is None else int(codes.max()) + 1)
+    if wrong and min(wrong) >= 10:
+        given = ((one.rows.weights, one.error) for one in data)
+        weighted = [kish(weights[error > 0]) for weights, error in given if weights is not None and error is not None]
+        if weighted and min(weighted) < 20:
             notes.append(f"the errors weigh as few as {min(weighted):.0f} rows: the tests may be too bold")
     if metric.tally == "mean":
         for candidate in found:
             values = candidate.data[metric.name]
             if values is not None and (count := int(np.isinf(values).sum())):
                 notes.append(f"{candidate.name}: {count} labels have probability 0: the log-loss is infinite")
-    if (codes := data[0].rows.clusters) is not None and (count := int(codes.max()) + 1) < 10:
-        notes.append("a single cluster: no intervals and no tests" if count == 1 else f"few clusters ({count})")
-    for candidate in found:
-        if candidate.score is not None and (count := int(np.isinf(candidate.data.score(candidate.score)).sum())):
-            notes.append(f"{candidate.name}: {count} infinite values; they rank first or last and tie")
+    scored = {c.name: int(np.isinf(c.data.score(c.score)).sum()) for c in found if c.score is not None}
+    return [*notes, *infinite_notes(scored)]
+
+
+def few_notes(sides: tuple[int, ...], clusters: int | None) -> list[str]:
+    """Where errors, right rows or clusters are too few for a test to show much."""
+    notes = []
+    for what, count in zip(("errors", "right rows"), sides, strict=False):
+        if count < 10:
+            notes.append(f"few {what} ({count}): the tests have little power")
+    if clusters is not None and clusters < 10:
+        notes.append("a single cluster: no intervals and no tests" if clusters == 1 else f"few clusters ({clusters})")
     return notes
+
+
+def infinite_notes(counts: Mapping[str, int]) -> list[str]:
+    """Scores with infinite values."""
+    return [
+        f"{name}: {count} infinite values; they rank first or last and tie" for name, count in counts.items() if count
+    ]
