@@ -234,10 +234,7 @@ def test_every_float_type_is_accepted_and_left_alone():
         (lambda: gap_from_logits([[0.0, 1.0]] * 3, [0, 1]), "`labels` has 2 rows but `logits` has 3"),
         (lambda: bayes_labels([[0, 0], [1, 2]], normalize=True), "`soft_labels` sums to 0 in row 0"),
         (lambda: phi([[0.2, 0.8]] * 2, [[0.2, 0.8]] * 3), "`probs` has 3 rows but `soft_labels` has 2"),
-        (
-            lambda: varphi([[0.2, 0.3, 0.5]] * 2, [[0.2, 0.8]] * 2),
-            "`soft_labels` has 3 classes but `probs` has 2",
-        ),
+        (lambda: varphi([[0.2, 0.3, 0.5]] * 2, [[0.2, 0.8]] * 2), "`soft_labels` has 3 classes but `probs` has 2"),
         (lambda: misaligned(None, [[0.2, 0.8]] * 2), "`soft_labels` is missing"),
     ],
 )

@@ -1,7 +1,5 @@
 """What every result can do: plain values, JSON, a frame, a table in a notebook; and how a number is written."""
 
-from __future__ import annotations
-
 import html
 import json
 import math

@@ -3,8 +3,6 @@
 A difference in the last bit would break a tie that the ranking metrics must see. Checking is the job of the callers.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from uqeval._check import Float, Int
@@ -28,8 +26,7 @@ def rank_loss_rows(probs: Float, labels: Int) -> Float:
 
 def others(probs: Float) -> Float:
     """All but the largest probability, added up in an order that does not depend on that of the classes."""
-    total: Float = np.sort(probs, axis=-1)[..., :-1].sum(axis=-1)
-    return total
+    return np.sort(probs, axis=-1)[..., :-1].sum(axis=-1)
 
 
 def logit_loss_rows(z: Float, y: Int) -> Float:

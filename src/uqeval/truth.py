@@ -3,8 +3,6 @@
 Per-row quantities only; how well a score ranks them is the job of `metrics`.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -72,8 +70,7 @@ def misclassified(probs: ArrayLike, labels: ArrayLike) -> Bit:
     array([0, 1], dtype=uint8)
     """
     p, y = _with_labels(probs, labels)
-    error: Bit = (top_class("probs", p) != y).view(np.uint8)
-    return error
+    return (top_class("probs", p) != y).view(np.uint8)
 
 
 def gap(probs: ArrayLike, labels: ArrayLike) -> Float:
@@ -259,8 +256,7 @@ def misaligned(soft_labels: ArrayLike, probs: ArrayLike, *, normalize: bool = Fa
     array([0, 1], dtype=uint8)
     """
     pi, p = _with_soft_labels(soft_labels, probs, normalize)
-    apart: Bit = (top_class("soft_labels", pi) != top_class("probs", p)).view(np.uint8)
-    return apart
+    return (top_class("soft_labels", pi) != top_class("probs", p)).view(np.uint8)
 
 
 def error_of(predictions: Predictions) -> Bit | None:

@@ -314,10 +314,7 @@ def test_p_value_and_interval_are_exact_and_of_the_last_batch_alone(case, max_ri
     t = by_hand(float(np.median(case.score)), max_risk, level=0.9)
     inside = case.score <= t.value
     k, wrong = int(inside.sum()), int(case.target[inside].sum())
-    for found in (
-        t.check(case.score, case.target),
-        t.check(case.score, case.target, previous=t.check([t.value], [1])),
-    ):
+    for found in (t.check(case.score, case.target), t.check(case.score, case.target, previous=t.check([t.value], [1]))):
         assert found.p_value == pytest.approx(binom.sf(wrong - 1, k, max_risk), rel=1e-9)
         assert found.p_value == pytest.approx(binomtest(wrong, k, max_risk, alternative="greater").pvalue, rel=1e-9)
         assert found.risk_interval == pytest.approx(tuple(binomtest(wrong, k).proportion_ci(0.9, "exact")), rel=1e-9)

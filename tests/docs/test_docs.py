@@ -32,18 +32,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(path for path in DOCS.rglob("*.md") if not path.parts[-2].startswith("_"))]
 PAGES = [path for path in PAGES if not any(part.startswith("_") for part in path.relative_to(ROOT).parts)]
-MODULES = (
-    "",
-    "truth",
-    "scores",
-    "metrics",
-    "inference",
-    "decide",
-    "distributed",
-    "plot",
-    "methods",
-    "datasets",
-)
+MODULES = ("", "truth", "scores", "metrics", "inference", "decide", "distributed", "plot", "methods", "datasets")
 BUILD = "-W --keep-going -b html docs"
 
 _FENCE = re.compile(r"^```(?P<kind>[^\n`]*)\n(?P<body>.*?)^```[ \t]*$", re.M | re.S)

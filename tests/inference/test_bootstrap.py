@@ -442,14 +442,7 @@ def test_candidates_are_resampled_together():
             scores, v = joint_case()
             scores["copy"] = scores["s0"] ** 3
             cmp = quiet(
-                uqeval.compare,
-                scores,
-                error=v,
-                loss=v,
-                metric=metric,
-                method="bootstrap",
-                resamples=60,
-                adjust=how,
+                uqeval.compare, scores, error=v, loss=v, metric=metric, method="bootstrap", resamples=60, adjust=how
             )
             row = cmp["s0", "copy"]
             assert (row.difference, row.low, row.high, row.se, row.p, row.p_adjusted) == (0, 0, 0, 0, 1, 1)
@@ -467,11 +460,9 @@ def test_bootstrap_and_influence_agree_on_a_difference(metric, kind):
     v = (rng.random(n) < 0.3).astype(int)
     base = rng.normal(size=n)
     scores = {"a": base + v, "b": base + 0.7 * v + rng.normal(size=n)}
-    more = {
-        "plain": {},
-        "weights": {"weights": rng.uniform(0.5, 2, n)},
-        "clusters": {"clusters": np.arange(n) // 5},
-    }[kind]
+    more = {"plain": {}, "weights": {"weights": rng.uniform(0.5, 2, n)}, "clusters": {"clusters": np.arange(n) // 5}}[
+        kind
+    ]
     loss = 0.5 * v + 0.2 * rng.random(n)
     plain = quiet(uqeval.compare, scores, error=v, loss=loss, metric=metric, **more)["a", "b"]
     drawn = quiet(uqeval.compare, scores, error=v, loss=loss, metric=metric, method="bootstrap", resamples=300, **more)[

@@ -1146,11 +1146,7 @@ def plain_bootstrap(function, inside, outside, resamples, rng):
 
 def test_bootstraps_have_the_law_of_a_plain_resampling_loop():
     # OOD bootstrap has the law of a plain resampling loop.
-    for name, n_in, n_out, digits in [
-        ("fpr_at_tpr", 19, 200, 1),
-        ("fpr_at_tpr", 21, 7, 6),
-        ("ood_aupr", 40, 25, 1),
-    ]:
+    for name, n_in, n_out, digits in [("fpr_at_tpr", 19, 200, 1), ("fpr_at_tpr", 21, 7, 6), ("ood_aupr", 40, 25, 1)]:
         with noted(name=name, n_in=n_in, n_out=n_out, digits=digits):
             rng = np.random.default_rng(n_in)
             inside, outside = rng.normal(size=n_in).round(digits), (rng.normal(size=n_out) + 1.2).round(digits)

@@ -447,12 +447,9 @@ OPTIONS = ["plain", "weights", "clusters", "both"]
 
 
 def options_of(kind, w, g):
-    return {
-        "plain": {},
-        "weights": {"weights": w},
-        "clusters": {"clusters": g},
-        "both": {"weights": w, "clusters": g},
-    }[kind]
+    return {"plain": {}, "weights": {"weights": w}, "clusters": {"clusters": g}, "both": {"weights": w, "clusters": g}}[
+        kind
+    ]
 
 
 @on_both_kernels

@@ -157,9 +157,7 @@ def test_every_format_gives_the_predictions_of_the_frame(tmp_path):
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(
-        st.tuples(st.sampled_from(["007", "7", "a,b", 'q"', "naïve", "NA"]), st.floats(0, 1)),
-        min_size=2,
-        max_size=8,
+        st.tuples(st.sampled_from(["007", "7", "a,b", 'q"', "naïve", "NA"]), st.floats(0, 1)), min_size=2, max_size=8
     )
 )
 def test_odd_class_names_survive_csv(tmp_path, rows):
@@ -223,8 +221,7 @@ def test_columns_of_files_are_found_and_named_as_in_frames(tmp_path):
 
     # Class names with dots are read from Parquet.
     pq.write_table(
-        pa.table({"label": ["a.b", "a"], "prob_a": [0.2, 0.7], "prob_a.b": [0.8, 0.3]}),
-        tmp_path / "a.parquet",
+        pa.table({"label": ["a.b", "a"], "prob_a": [0.2, 0.7], "prob_a.b": [0.8, 0.3]}), tmp_path / "a.parquet"
     )
     assert read_predictions(tmp_path / "a.parquet").classes == ("a", "a.b")
 
@@ -300,21 +297,9 @@ BAD_FILES = {
     "not utf-8": ("a.csv", b"label,prob\n\xff\xfe,0.5\n1,0.5\n", "cannot be read"),
     "not utf-8 header": ("a.csv", b"label,pr\xffb\n0,0.5\n1,0.5\n", "cannot be read"),
     "semicolons": ("a.csv", b"label;prob\n0;0.5\n1;0.5\n", "The columns are: label;prob"),
-    "text in csv": (
-        "a.csv",
-        HEADER + b"0,0.5,0.5\n1,oops,0.5\n",
-        "`prob_0` holds string, not numbers .row 1: 'oops'",
-    ),
-    "missing in csv": (
-        "a.csv",
-        HEADER + b"0,0.5,0.5\n1,,0.5\n",
-        "`prob_0` has 1 missing value .first at row 1",
-    ),
-    "label missing in csv": (
-        "a.csv",
-        HEADER + b"0,0.5,0.5\n,0.5,0.5\n",
-        "`label` has 1 missing value .first at row 1",
-    ),
+    "text in csv": ("a.csv", HEADER + b"0,0.5,0.5\n1,oops,0.5\n", "`prob_0` holds string, not numbers .row 1: 'oops'"),
+    "missing in csv": ("a.csv", HEADER + b"0,0.5,0.5\n1,,0.5\n", "`prob_0` has 1 missing value .first at row 1"),
+    "label missing in csv": ("a.csv", HEADER + b"0,0.5,0.5\n,0.5,0.5\n", "`label` has 1 missing value .first at row 1"),
     "wrong label": ("a.csv", HEADER + b"0,0.5,0.5\n2,0.5,0.5\n", "'2' in row 1"),
     "sum 0.98": ("a.csv", HEADER + b"0,0.5,0.5\n1,0.5,0.48\n", "worst row 1 sums to 0.98"),
     "broken gzip": ("a.csv.gz", gzip.compress(HEADER + b"0,0.5,0.5\n" * 999)[:40], "cannot be read"),
@@ -329,11 +314,7 @@ BAD_FILES = {
         b'{"label": 0, "prob": 0.5}\n{"label": 1}\n',
         "`prob` has 1 missing value .first at row 1",
     ),
-    "json of two minds": (
-        "a.jsonl",
-        b'{"label": 0, "prob": 0.5}\n{"label": 1, "prob": "x"}\n',
-        "cannot be read",
-    ),
+    "json of two minds": ("a.jsonl", b'{"label": 0, "prob": 0.5}\n{"label": 1, "prob": "x"}\n', "cannot be read"),
     "text as npz": ("a.npz", HEADER, "cannot be read"),
     "unknown extension": ("a.xlsx", b"x", "extension .xlsx is not known. Supported are .csv, .tsv, .parquet"),
     "no extension": ("preds", b"x", r"extension \(none\) is not known"),

@@ -15,17 +15,8 @@ from cases import each, noted
 from uqeval._errors import InputError
 from uqeval.inputs import Predictions
 
-DATA = {
-    "label": ["dog", "cat", "dog"],
-    "prob_dog": [0.6, 0.3, 0.2],
-    "prob_cat": [0.4, 0.7, 0.8],
-}
-NUMBERED = {
-    "label": [0, 1, 10],
-    "prob_10": [0.2, 0.1, 0.7],
-    "prob_0": [0.5, 0.1, 0.1],
-    "prob_1": [0.3, 0.8, 0.2],
-}
+DATA = {"label": ["dog", "cat", "dog"], "prob_dog": [0.6, 0.3, 0.2], "prob_cat": [0.4, 0.7, 0.8]}
+NUMBERED = {"label": [0, 1, 10], "prob_10": [0.2, 0.1, 0.7], "prob_0": [0.5, 0.1, 0.1], "prob_1": [0.3, 0.8, 0.2]}
 KINDS = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "arrow": pa.table}
 each_kind = each("kind", KINDS.values(), ids=KINDS)
 
@@ -91,14 +82,7 @@ def test_frames_of_every_kind_give_the_same_predictions():
 
 def test_columns_can_be_renamed_by_name_and_pattern_or_left_out():
     # Columns can be renamed by name and pattern.
-    data = {
-        "y": ["b", "a"],
-        "pred": ["b", "b"],
-        "p(a)": [0.3, 0.4],
-        "p(b)": [0.7, 0.6],
-        "u": [1, 2],
-        "who": [1, 1],
-    }
+    data = {"y": ["b", "a"], "pred": ["b", "b"], "p(a)": [0.3, 0.4], "p(b)": [0.7, 0.6], "u": [1, 2], "who": [1, 1]}
     p = read(data, label="y", prob="p(*)", score="u", cluster="who")
     assert (p.classes, p.labels.tolist(), p.pred.tolist()) == (("a", "b"), [1, 0], [1, 1])
     assert list(p.scores) == ["u"]
@@ -109,12 +93,7 @@ def test_columns_can_be_renamed_by_name_and_pattern_or_left_out():
     assert p.classes == ("0", "1")
 
     # None leaves a part out.
-    p = read(
-        DATA | {"pred": ["cat"] * 3, "score_s": [1, 2, 3], "soft_x": [1, 1, 1]},
-        pred=None,
-        score=None,
-        soft=None,
-    )
+    p = read(DATA | {"pred": ["cat"] * 3, "score_s": [1, 2, 3], "soft_x": [1, 1, 1]}, pred=None, score=None, soft=None)
     assert (p.pred, p.scores, p.soft_labels) == (None, {}, None)
 
 
@@ -273,24 +252,12 @@ def test_a_million_text_labels_take_less_than_a_third_of_a_second():
 MEMBERS = {"member0_prob_dog": [0.5] * 3, "member0_prob_cat": [0.5] * 3, "member1_prob_dog": [0.5] * 3}
 NAN = float("nan")
 BAD = {
-    "no label": (
-        without(DATA, "label"),
-        {},
-        "There is no `label` column.*The columns are: prob_dog, prob_cat",
-    ),
-    "misspelt label": (
-        without(DATA, "label") | {"lable": [1, 2, 3]},
-        {},
-        "no `label` column. Did you mean .lable.",
-    ),
+    "no label": (without(DATA, "label"), {}, "There is no `label` column.*The columns are: prob_dog, prob_cat"),
+    "misspelt label": (without(DATA, "label") | {"lable": [1, 2, 3]}, {}, "no `label` column. Did you mean .lable."),
     "nothing": ({"label": [0, 1]}, {}, "no probability or score column.*The columns are: label"),
     "scores only": ({"score_s": [1, 2]}, {}, "no `error` or `loss` column"),
     "scores and pred": ({"label": [0, 1], "pred": [0, 1], "score_s": [1, 2]}, {}, "Add an `error` column"),
-    "named column": (
-        DATA,
-        {"label": "labels"},
-        "no column `labels` .label.. Did you mean .label..*prob_dog, prob_cat",
-    ),
+    "named column": (DATA, {"label": "labels"}, "no column `labels` .label.. Did you mean .label..*prob_dog, prob_cat"),
     "named group": (DATA, {"group": "hospital"}, "no column `hospital` .group.. The columns are: label"),
     "named pattern": (DATA, {"prob": "pr*b"}, r"No column matches `pr\*b`"),
     "named list": (DATA, {"prob": ["prob_dog", "prob_cow"]}, "no column `prob_cow` .prob.. Did you mean"),
@@ -299,11 +266,7 @@ BAD = {
     "named member": (DATA, {"member": "m*_*"}, r"No column matches `m\*_\*`"),
     "two stars": (DATA, {"prob": "p*_*"}, "2 stars"),
     "ragged members": (DATA | MEMBERS, {}, "Member 1 has no column for class cat; it has member1_prob_dog"),
-    "class sets": (
-        DATA | {"soft_dog": [1, 1, 1], "soft_cow": [0, 0, 0]},
-        {},
-        "soft lacks cat; prob lacks cow",
-    ),
+    "class sets": (DATA | {"soft_dog": [1, 1, 1], "soft_cow": [0, 0, 0]}, {}, "soft lacks cat; prob lacks cow"),
     "class sets of members": (
         DATA | {"member0_prob_dog": [0.5] * 3, "member0_prob_cow": [0.5] * 3},
         {},
@@ -330,41 +293,21 @@ BAD = {
         {"classes": ["cat", "dog"]},
         "is for class cow; the classes are cat, dog",
     ),
-    "lone column": (
-        {"label": ["a", "b", "c"], "prob_a": [0.1, 0.2, 0.3]},
-        {},
-        "besides a the labels hold b, c",
-    ),
+    "lone column": ({"label": ["a", "b", "c"], "prob_a": [0.1, 0.2, 0.3]}, {}, "besides a the labels hold b, c"),
     "lone column beside 3": (NUMBERED | {"soft": [0.1, 0.2, 0.3]}, {}, "`soft` is the only soft column"),
-    "unknown label": (
-        DATA | {"label": ["dog", "cow", "dog"]},
-        {},
-        r"'cow' in row 1 .1 such rows.*\(dog, cat\)",
-    ),
+    "unknown label": (DATA | {"label": ["dog", "cow", "dog"]}, {}, r"'cow' in row 1 .1 such rows.*\(dog, cat\)"),
     "unknown number": (NUMBERED | {"label": [0, 1, 2]}, {}, r"holds 2 in row 2.*\(0, 1, 10\)"),
     "fraction label": (NUMBERED | {"label": [0, 0.5, 1]}, {}, "holds 0.5 in row 1"),
     "text label of numbers": (NUMBERED | {"label": ["0", "x", "1"]}, {}, "'x' in row 1"),
-    "integer label of names": (
-        DATA | {"label": [0, 1, 0]},
-        {},
-        r"Integers need an order: pass classes=\[...\]",
-    ),
+    "integer label of names": (DATA | {"label": [0, 1, 0]}, {}, r"Integers need an order: pass classes=\[...\]"),
     "index too high": (DATA | {"label": [0, 1, 2]}, {"classes": ["cat", "dog"]}, "holds 2 in row 2"),
     "text labels of plain prob": ({"label": ["a", "b"], "prob": [0.1, 0.2]}, {}, r"'a' in row 0.*\(0, 1\)"),
     "unknown pred": (DATA | {"pred": ["dog", "cow", "dog"]}, {}, "`pred` holds 'cow' in row 1"),
     "null label": (DATA | {"label": ["dog", None, None]}, {}, "`label` has 2 missing values .first at row 1"),
     "empty label": (DATA | {"label": ["dog", "", "cat"]}, {}, "`label` has 1 missing value "),
-    "null prob": (
-        DATA | {"prob_cat": [0.4, 0.7, None]},
-        {},
-        "`prob_cat` has 1 missing value .first at row 2",
-    ),
+    "null prob": (DATA | {"prob_cat": [0.4, 0.7, None]}, {}, "`prob_cat` has 1 missing value .first at row 2"),
     "NaN prob": (DATA | {"prob_cat": [0.4, NAN, NAN]}, {}, "`prob_cat` has 2 missing values .first at row 1"),
-    "null and NaN": (
-        DATA | {"prob_cat": [0.4, NAN, None]},
-        {},
-        "`prob_cat` has 2 missing values .first at row 1",
-    ),
+    "null and NaN": (DATA | {"prob_cat": [0.4, NAN, None]}, {}, "`prob_cat` has 2 missing values .first at row 1"),
     "NaN score": (DATA | {"score_s": [0.4, NAN, 1]}, {}, "`score_s` has 1 missing"),
     "null weight": (DATA | {"weight": [1, None, 1]}, {}, "`weight` has 1 missing"),
     "null group": (DATA | {"group": ["a", None, "b"]}, {}, "`group` has 1 missing"),

@@ -248,10 +248,7 @@ OFF = [[0.7, 0.2, 0.1], [0.1, 0.8, 0.08], [0.3, 0.3, 0.4], [0.5, 0.25, 0.25]]
 BAD = {
     "nothing": ({}, "need `labels` and one of `probs`"),
     "labels only": ({"labels": LABELS}, "or else `scores` and one of `error`"),
-    "scores without target": (
-        {"labels": LABELS, "scores": {"s": [1, 2, 3, 4]}},
-        "or else `scores` and one of",
-    ),
+    "scores without target": ({"labels": LABELS, "scores": {"s": [1, 2, 3, 4]}}, "or else `scores` and one of"),
     "error without scores": ({"error": [0, 1]}, "`scores` and one of"),
     "no labels": ({"probs": PROBS}, "`labels` are missing"),
     "no rows": ({"labels": [], "probs": np.empty((0, 3))}, "has 0 rows"),
@@ -277,10 +274,7 @@ BAD = {
     "sum 0.98": (bad(probs=OFF), "worst row 1 sums to 0.98"),
     "logits as probs": (bad(probs=[[2.0, -1, 0], [3, 1, -4], [0, 1, 2], [5, 5, 5]]), "look like logits"),
     "counts as probs": (bad(soft_labels=[[9, 1, 0]] * 4), "look like counts"),
-    "prob above 1": (
-        bad(probs=[[1.2, -0.2, 0.0], *PROBS[1:]]),
-        r"holds 1.2 in row 0. Probabilities lie in \[0, 1\]",
-    ),
+    "prob above 1": (bad(probs=[[1.2, -0.2, 0.0], *PROBS[1:]]), r"holds 1.2 in row 0. Probabilities lie in \[0, 1\]"),
     "prob NaN": (bad(probs=[[np.nan, 0.5, 0.5], *PROBS[1:]]), "NaN or infinity in 1 rows .first at row 0"),
     "prob inf": (bad(probs=[[np.inf, 0.5, 0.5], *PROBS[1:]]), "NaN or infinity"),
     "prob text": (bad(probs=[["a", "b", "c"]] * 4), "not numbers"),
@@ -307,10 +301,7 @@ BAD = {
     "weights zero": (bad(weights=[0, 0, 0, 0]), "all zero"),
     "weights NaN": (bad(weights=[1, np.nan, 1, 1]), "`weights` has 1 NaN"),
     "weights inf": (bad(weights=[1, np.inf, 1, 1]), "`weights` has 1 infinite"),
-    "cluster missing": (
-        bad(clusters=["a", None, "b", "a"]),
-        "`clusters` has 1 missing entries .first at row 1",
-    ),
+    "cluster missing": (bad(clusters=["a", None, "b", "a"]), "`clusters` has 1 missing entries .first at row 1"),
     "group NaN": (bad(groups=[1, np.nan, 2, 1]), "`groups` has 1 missing"),
     "group 2-D": (bad(groups=[[1], [2], [3], [4]]), r"`groups` has shape \(4, 1\)"),
     "ids 2-D": (bad(ids=[[1], [2], [3], [4]]), r"`ids` has shape \(4, 1\)"),

@@ -25,14 +25,7 @@ from uqeval.scores import (
     vote_ratio,
 )
 
-ALL = [
-    total_entropy,
-    aleatoric_entropy,
-    mutual_information,
-    predicted_class_variance,
-    vote_ratio,
-    vote_entropy,
-]
+ALL = [total_entropy, aleatoric_entropy, mutual_information, predicted_class_variance, vote_ratio, vote_entropy]
 DISAGREEMENT = [mutual_information, predicted_class_variance, vote_ratio, vote_entropy]
 by_function = each("score", ALL, ids=lambda function: function.__name__)
 

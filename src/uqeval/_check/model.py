@@ -1,7 +1,5 @@
 """What a model puts out: labels, probabilities, logits, ensemble members, Dirichlet parameters."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

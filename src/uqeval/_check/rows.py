@@ -1,7 +1,5 @@
 """One entry per row: scores, errors, losses, weights, clusters; and the small options."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 

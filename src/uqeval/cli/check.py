@@ -1,7 +1,5 @@
 """`uqeval check`: does a threshold's promise still hold on new labelled rows?"""
 
-from __future__ import annotations
-
 import json as codec
 import math
 from contextlib import nullcontext

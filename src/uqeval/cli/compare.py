@@ -1,7 +1,5 @@
 """`uqeval compare`: which score (or model) is better, and could it be chance?"""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any

@@ -1,7 +1,5 @@
 """`uqeval demo`: the main job on the built-in example."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from rich.markup import escape

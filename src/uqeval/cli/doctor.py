@@ -1,7 +1,5 @@
 """`uqeval doctor`: what is installed, and which kernels are in use."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from importlib.metadata import PackageNotFoundError, version
@@ -18,9 +16,7 @@ _OPTIONAL = ("pyarrow", "narwhals", "pandas", "polars", "duckdb", "ibis-framewor
 _ENGINES = {"local": None, "dask": "distributed", "spark": "pyspark"}
 
 
-def doctor(
-    json: o.Json = None,
-) -> None:
+def doctor(json: o.Json = None) -> None:
     """Versions, kernels, optional packages and engines.
 
     Example:  uqeval doctor

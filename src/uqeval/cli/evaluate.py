@@ -1,7 +1,5 @@
 """`uqeval evaluate`: how good is each score in this file, and how sure is that?"""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 import uqeval

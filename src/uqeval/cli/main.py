@@ -3,8 +3,6 @@
 Exit codes: 0 done; 1 the answer is "no"; 2 bad usage or bad input, with one message on stderr and no traceback.
 """
 
-from __future__ import annotations
-
 import io
 import re
 import sys

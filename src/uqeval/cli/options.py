@@ -1,7 +1,5 @@
 """Options that several commands share, in the same words everywhere."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections.abc import Callable

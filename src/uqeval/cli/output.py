@@ -1,7 +1,5 @@
 """Tables and colours in the terminal."""
 
-from __future__ import annotations
-
 import json
 import sys
 from textwrap import wrap

@@ -1,7 +1,5 @@
 """`uqeval power`: how many rows, or what can the rows at hand show?"""
 
-from __future__ import annotations
-
 import math
 import warnings
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """How far it is: a bar for each stage on stderr, and a clean end when a signal comes."""
 
-from __future__ import annotations
-
 import signal
 import sys
 import threading

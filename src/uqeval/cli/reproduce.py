@@ -3,8 +3,6 @@
 Parses, calls, prints: the studies write their folders themselves. Those on real data are in `reproduce_human`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec

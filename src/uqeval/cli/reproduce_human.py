@@ -3,8 +3,6 @@
 Predictions come from folders of logits, from models that are run here, or from both; then one study judges them all.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """`uqeval threshold`: below which value of a score may one act, and how sure is that?"""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Annotated, Any
 

@@ -1,7 +1,5 @@
 """CIFAR-10 images and labels, from whatever form the user has them in; never from a pickle."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import re

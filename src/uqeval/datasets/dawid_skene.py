@@ -3,8 +3,6 @@
 NumPy only, on votes in long form; nothing of size raters × questions is ever made.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """The built-in example: an ensemble of five small networks on handwritten digits, no network needed."""
 
-from __future__ import annotations
-
 from uqeval.inputs import Predictions, read_predictions
 
 

@@ -3,8 +3,6 @@
 Readers of the files live in the modules of the datasets.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import tomllib

@@ -4,8 +4,6 @@ Half of the images were shown to raters, five for each (image, label) pair; the 
 probability to be right by Dawid and Skene's model. Soft labels are those scores, normalised for each image.
 """
 
-from __future__ import annotations
-
 import json
 import zipfile
 from dataclasses import dataclass, field

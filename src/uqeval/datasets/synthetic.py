@@ -1,7 +1,5 @@
 """A mixture of Gaussians whose label distribution is known: the one place where uncertainty has a ground truth."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 

@@ -4,8 +4,6 @@ Every p-value here is for the hypothesis "the risk is above `max_risk`": small m
 Pure functions of counts and sums; which sets are tested, and in what order, is for `walks`.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Which thresholds a sample certifies for several targets, what was observed below them, how many rows are missing."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from typing import Any

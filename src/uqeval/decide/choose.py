@@ -1,7 +1,5 @@
 """Below which value of a score may one act without a human, and how sure is that?"""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any

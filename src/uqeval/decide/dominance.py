@@ -5,8 +5,6 @@ inputs that are accepted and right, so that is the curve. Its band comes from re
 scores together, widened so that it holds at all risks at once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any

@@ -6,8 +6,6 @@ Waudby-Smith & Ramdas 2024). A fixed mixture of stakes makes the wealth independ
 they are cut into batches.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from typing import Any, Self

@@ -3,8 +3,6 @@
 Rows are the independent units, or clusters of them; each cluster may have one vote.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """What the results of `decide` share: JSON that a service can keep and read back, curves with a row per point."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterable

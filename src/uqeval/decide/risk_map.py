@@ -1,7 +1,5 @@
 """The map ψ from a prescribed risk to the threshold that keeps it, with a band that holds for all risks at once."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Which rows a threshold is chosen on: the bad ones, the scores, the clusters, from arrays or from predictions."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass

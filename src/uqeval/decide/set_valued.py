@@ -3,8 +3,6 @@
 The paper states the coverage of its sets as γ; it is 1 − γ·P(score ≤ β), between the accuracy and 1.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from typing import Any

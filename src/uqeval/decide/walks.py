@@ -5,8 +5,6 @@ and wrong. All but "crc" hold with probability 1 − delta, given valid p-values
 thresholds depend on the scores only, never on the labels.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

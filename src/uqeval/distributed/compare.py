@@ -1,7 +1,5 @@
 """The one door: is the difference real? Scores of one source, or models on the same rows, compared pair by pair."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial

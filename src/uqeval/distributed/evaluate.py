@@ -1,7 +1,5 @@
 """The one door: every score against every metric, from arrays, frames, files or a cluster."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial

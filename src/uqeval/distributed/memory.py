@@ -3,8 +3,6 @@
 An estimate from what Parquet says of itself, or from the size and the first rows of other files.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

@@ -1,7 +1,5 @@
 """What a run cost: rows, passes, shuffles, bytes, seconds."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager

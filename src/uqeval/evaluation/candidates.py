@@ -1,7 +1,5 @@
 """What is compared in memory: scores of one model, plain arrays, or models on the same rows."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 

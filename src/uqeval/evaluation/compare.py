@@ -1,7 +1,5 @@
 """Paired differences, overall and by group: of rows in memory, and from whatever gives a joint tally."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """The answer to "which is better, and could it be chance?"."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Every score against every metric, overall and by group, of rows in memory."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -143,8 +143,7 @@ class Evaluation(Result):
 
     def frame_rows(self) -> list[dict[str, Any]]:
         """One row per estimate."""
-        rows: list[dict[str, Any]] = self.to_dict()["estimates"]
-        return rows
+        return self.to_dict()["estimates"]
 
     # ---- print ----
 

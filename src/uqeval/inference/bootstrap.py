@@ -4,8 +4,6 @@ Not the default anywhere: percentile intervals of ranking metrics cover too litt
 simulations behind `estimate`). Resampling is unstratified; resamples that leave a metric undefined are NaN.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 
@@ -118,8 +116,7 @@ def _from_areas(
             excess = aurc - best
             span = np.where(rate - best <= 1e-9 * rate, 0.0, rate - best)  # all losses are equal, but for rounding
         areas = Areas(aurc, excess, span, accepted2 / (2 * size * size), pairs2 / (2 * size * size))
-        found: Float = metric.formula.value(areas)
-        return found
+        return metric.formula.value(areas)
 
 
 def _repeated(metric: Metric, sample: Sample, unit: Int, units: int, seed: np.uint64) -> float:
@@ -153,11 +150,7 @@ def resample_means(
 
 
 def resample_ece(
-    metric: Metric,
-    given: list[Confidences],
-    resamples: int,
-    rng: np.random.Generator,
-    progress: Progress | None = None,
+    metric: Metric, given: list[Confidences], resamples: int, rng: np.random.Generator, progress: Progress | None = None
 ) -> Float:
     """(K, resamples) of ECE with 15 bins of equal width."""
     assert metric.by_bin is not None

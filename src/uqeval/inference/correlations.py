@@ -5,8 +5,6 @@ uses influence values on the z scale, summed inside `groups`. "Significantly bet
 correlations; that two Fisher intervals do not overlap is none.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 
@@ -21,12 +19,7 @@ from uqeval.inference.result import Estimate
 
 
 def pearson(
-    x: ArrayLike,
-    y: ArrayLike,
-    *,
-    groups: ArrayLike | None = None,
-    method: str = "influence",
-    level: float = 0.95,
+    x: ArrayLike, y: ArrayLike, *, groups: ArrayLike | None = None, method: str = "influence", level: float = 0.95
 ) -> Estimate:
     """Pearson's r with an interval on Fisher's z scale.
 

@@ -1,7 +1,5 @@
 """Rows in memory → tallies."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -3,8 +3,6 @@
 The interval of each metric was chosen by simulation of how often it holds; `Estimate.method` names it.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -3,8 +3,6 @@
 Which interval belongs to which metric was chosen by simulation and is written in `estimate`.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ Their mean square gives the variance, their sums over clusters the cluster-robus
 difference. One mechanism for every metric.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -7,8 +7,6 @@ Wilson with the effective number of pairs. Areas: the number of errors rules; wi
 degrees of freedom on the logit or log scale; with fewer, the gamma interval, which works down to no error at all.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -340,8 +338,7 @@ def _drawn(cells: Cells, count: int, rng: np.random.Generator) -> tuple[Float, F
     first = np.flatnonzero(np.diff(cells.of_bin, prepend=-1))  # cells come bin by bin
 
     def by_bin(x: Float) -> Float:
-        result: Float = np.add.reduceat(x, first, axis=-1)
-        return result
+        return np.add.reduceat(x, first, axis=-1)
 
     w, w2 = cells.weight, cells.weight**2
     diff = hits - cells.size * cells.mean

@@ -1,7 +1,5 @@
 """A metric and the clean rows that it is measured on: estimate it, resample it, compare several."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

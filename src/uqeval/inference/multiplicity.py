@@ -1,7 +1,5 @@
 """Several differences at once: max-t, Holm, and which candidates cannot be told apart."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Intervals for out-of-distribution detection: stratified percentile bootstrap, known and foreign rows apart."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Differences between scores or models on the same rows, from their joint tally: standard errors, p-values."""
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

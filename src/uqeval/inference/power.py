@@ -4,8 +4,6 @@ What counts is the number of errors. n = ((z_{1−α/2} + z_power)·SD/D)² for 
 where SD is that of the influence values: from a pilot, or for UQ-AUC from the binormal model.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

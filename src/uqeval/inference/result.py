@@ -1,7 +1,5 @@
 """The number that a user reads: value, interval, and what limits them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

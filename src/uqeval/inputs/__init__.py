@@ -1,7 +1,5 @@
 """What a user has, checked once: arrays, frames and files → `Predictions`."""
 
-from __future__ import annotations
-
 from uqeval.inputs.files import read_predictions
 from uqeval.inputs.predictions import Predictions
 

@@ -1,7 +1,5 @@
 """Class names: their order, and which class a label means, in arrays and in columns."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple

@@ -3,8 +3,6 @@
 Knows column names only; the data is read by `frame` and `files`.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -100,11 +98,7 @@ class Plan:
     def needed(self) -> list[str]:
         """Every column that is used, once."""
         parts = [*self.tables.values(), *(part for group in self.members.values() for part in group)]
-        used = [
-            *self.single.values(),
-            *self.scores.values(),
-            *(name for part in parts for name in part.columns),
-        ]
+        used = [*self.single.values(), *self.scores.values(), *(name for part in parts for name in part.columns)]
         return list(dict.fromkeys(used))
 
 

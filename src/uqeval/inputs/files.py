@@ -172,10 +172,7 @@ def _open_csv(name: str, delimiter: str = ",") -> Opened:
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 
-    with (
-        pa.input_stream(name, compression="detect") as raw,
-        io.TextIOWrapper(raw, "utf-8-sig", newline="") as text,
-    ):
+    with pa.input_stream(name, compression="detect") as raw, io.TextIOWrapper(raw, "utf-8-sig", newline="") as text:
         names = next((row for row in csv.reader(text, delimiter=delimiter) if row), [])
     if not names:
         raise InputError("holds no header line. The first line names the columns.")

@@ -179,8 +179,7 @@ def _numbers(name: str, columns: Mapping[str, pa.ChunkedArray]) -> NDArray[Any]:
         column = column.cast(pa.float64())
     elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
         raise InputError(f"Column `{name}` holds {kind}, not numbers{_first_text(column)}.")
-    array: NDArray[Any] = column.to_numpy()
-    return array
+    return column.to_numpy()
 
 
 def _first_text(column: pa.ChunkedArray) -> str:
@@ -234,5 +233,4 @@ def _texts(column: pa.ChunkedArray) -> NDArray[np.str_]:
 
     if not is_text(column.type):
         column = column.cast(pa.large_string())
-    texts: NDArray[np.str_] = column.to_numpy().astype(np.str_)
-    return texts
+    return column.to_numpy().astype(np.str_)

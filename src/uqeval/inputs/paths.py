@@ -1,7 +1,5 @@
 """Which files are meant, of which format, and messages that name them."""
 
-from __future__ import annotations
-
 import glob
 import os
 from collections.abc import Iterator, Sequence

@@ -201,8 +201,7 @@ class Predictions:
             p = share / share.sum(axis=1, keepdims=True)
         if not width:
             width = max(
-                (int(codes.max()) + 1 for codes in (fields["labels"], fields["pred"]) if codes is not None),
-                default=0,
+                (int(codes.max()) + 1 for codes in (fields["labels"], fields["pred"]) if codes is not None), default=0
             )
         fields |= {"probs": p, "logits": z, "members": ps, "member_logits": zs, "alpha": evidence, "soft_labels": soft}
         fields |= {"classes": names or tuple(map(str, range(width))), "n_classes": width, "n": n, "logits_match": match}

@@ -3,8 +3,6 @@
 Inputs are clean arrays (`_check`). `backend()` says which twin is in use.
 """
 
-from __future__ import annotations
-
 import os
 from types import ModuleType
 from typing import Any

@@ -1,7 +1,5 @@
 """What the kernels take and give."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -8,8 +8,6 @@ How: sort rows by (s, d) into slots p and by (d, s) into ranks q. One count per 
 C = #{p' < p, q' < q}; the rest is closed-form from the sizes and places of the tie groups (`_credit2`).
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Predictions of any torch model, with the members that uncertainty scores are made of (extra ``torch``)."""
 
-from __future__ import annotations
-
 from uqeval._errors import MissingExtra
 
 try:

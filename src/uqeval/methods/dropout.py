@@ -1,7 +1,5 @@
 """Monte Carlo dropout: one network, several passes with dropout left on (Gal & Ghahramani 2016)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial

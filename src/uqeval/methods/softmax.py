@@ -1,7 +1,5 @@
 """The plain classifier: one pass, softmax of its logits."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -3,8 +3,6 @@
 Plug-in ECE is biased upwards, most for good models and small samples; the debiased value is beside it.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Literal, NamedTuple
 

@@ -3,8 +3,6 @@
 UQ-AUC is the special case of a 0/1 loss. Intervals live in `inference`.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike
 

@@ -1,7 +1,5 @@
 """Rank correlation of a score with a ground truth that is known, as φ or ϕ from human soft labels."""
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -3,8 +3,6 @@
 The direct multi-class metrics (`uq_auc`, `uq_c_index` on the K-class error and gap) are the default elsewhere.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 

@@ -3,8 +3,6 @@
 `score_in` belongs to in-distribution rows, `score_out` to the others; higher means less sure.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

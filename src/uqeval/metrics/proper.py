@@ -1,7 +1,5 @@
 """Proper scoring rules and accuracy: how good are the probabilities themselves?"""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -66,8 +64,7 @@ def brier_rows(probs: Float, labels: np.ndarray) -> Float:
     at_label = probs[np.arange(len(labels)), labels]
     # Σ_k (p_k − 1{y=k})² without the one-hot matrix; the label's own square is replaced, not cancelled.
     squares = np.einsum("nk,nk->n", probs, probs) - at_label * at_label
-    result: Float = np.maximum(squares, 0.0) + (1.0 - at_label) ** 2
-    return result
+    return np.maximum(squares, 0.0) + (1.0 - at_label) ** 2
 
 
 def log_loss_rows(probs: Float, labels: np.ndarray, eps: float = 0.0) -> Float:

@@ -3,8 +3,6 @@
 Maths only. Inputs are clean arrays (`_check`); intervals live in `inference`.
 """
 
-from __future__ import annotations
-
 from numpy.typing import ArrayLike
 
 from uqeval import kernels
@@ -56,9 +54,5 @@ def auc_value(score: Float, error: Bit, weights: Float | None) -> float:
         value = kernels.order_free_sum(weights * credit) / total if total else float("nan")
     if value != value:
         right = "right" if error.any() else "wrong"
-        notify(
-            f"UQ-AUC is undefined: the test set has no {right} prediction.",
-            UndefinedMetricWarning,
-            stacklevel=3,
-        )
+        notify(f"UQ-AUC is undefined: the test set has no {right} prediction.", UndefinedMetricWarning, stacklevel=3)
     return value

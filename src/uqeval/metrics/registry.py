@@ -3,8 +3,6 @@
 A new metric is its definition in this folder, a record here, and its twin by brute force in `tests/oracle.py`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial

@@ -5,8 +5,6 @@ Two different areas live here and must not be mixed up: Geifman's AURC averages 
 AUGRC (Traub et al. 2024) averages the accepted errors; the G-AUC of the paper is 2·AUGRC and not AURC.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 
@@ -107,12 +105,7 @@ def auarc(score: ArrayLike, error: ArrayLike, *, weights: ArrayLike | None = Non
 
 
 def augrc(
-    score: ArrayLike,
-    error: ArrayLike,
-    *,
-    weights: ArrayLike | None = None,
-    unbiased: bool = False,
-    nan: Nan = "raise",
+    score: ArrayLike, error: ArrayLike, *, weights: ArrayLike | None = None, unbiased: bool = False, nan: Nan = "raise"
 ) -> float:
     """Area under the generalised risk–coverage curve (Traub et al. 2024): mean share of accepted errors.
 
@@ -178,12 +171,7 @@ def h_auc(score: ArrayLike, error: ArrayLike, *, weights: ArrayLike | None = Non
 
 
 def selective_accuracy(
-    score: ArrayLike,
-    error: ArrayLike,
-    coverage: float = 0.9,
-    *,
-    weights: ArrayLike | None = None,
-    nan: Nan = "raise",
+    score: ArrayLike, error: ArrayLike, coverage: float = 0.9, *, weights: ArrayLike | None = None, nan: Nan = "raise"
 ) -> float:
     """Accuracy of the surest predictions: of the share `coverage` of the rows with the lowest scores.
 

@@ -1,7 +1,5 @@
 """The charts of the page: Vega-Lite specs from `plot`, each with its title, a sentence and the numbers as a table."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from functools import partial

@@ -4,8 +4,6 @@ Each certified threshold is the one that `choose_threshold` gives for that targe
 score and not once per target.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Confident mistakes: the wrong predictions that the score is most sure of."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -4,8 +4,6 @@ Nothing here is HTML, and nothing is escaped: that is for `builder`. Rows are ag
 for a million of them as for a thousand.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from typing import Any

@@ -1,7 +1,5 @@
 """``uq.report(ev, "report.html")``: an evaluation or a comparison as one HTML file that opens offline."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Numbers and names as a reader wants them: few digits, thousands apart, nothing endless."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

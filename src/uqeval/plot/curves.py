@@ -1,7 +1,5 @@
 """Charts of curves: how do risk and found errors change as more inputs are accepted?"""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 

@@ -3,8 +3,6 @@
 Numbers only: Altair stays in `theme`, `curves` and `panels`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

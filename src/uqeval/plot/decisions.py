@@ -1,7 +1,5 @@
 """Charts of decisions: which threshold keeps a risk, and which score accepts more right predictions there?"""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The forest plot: what differs from what, by how much, and who cannot be told apart."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import altair as alt

@@ -1,7 +1,5 @@
 """Charts of counts and estimates: how scores, gaps and confidences are spread, and what differs from what."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """What several charts share: the axes, panels, colours and words of an evaluation."""
 
-from __future__ import annotations
-
 import math
 import textwrap
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 What is drawn comes from `data`; which marks show it, from `curves` and `panels`.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """How the studies call metrics and truths, in tables, figures and sentences."""
 
-from __future__ import annotations
-
 from typing import Any
 
 Row = dict[str, Any]

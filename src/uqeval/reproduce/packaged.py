@@ -1,7 +1,5 @@
 """Tables that come with the package: grids, lists of models, the paper's numbers, words of pages."""
 
-from __future__ import annotations
-
 import tomllib
 from importlib.resources import files
 from typing import Any

@@ -3,8 +3,6 @@
 It runs no script; drawings are inline, and their inks follow the page from light to dark.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version

@@ -1,7 +1,5 @@
 """What the figures of `reproduce` share: colours, headings, and how a figure becomes SVG, PNG and part of a page."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A reproduced experiment: models with their metrics and their true ranks, how the two correlate, and its folder."""
 
-from __future__ import annotations
-
 import csv
 import io
 import math

@@ -1,7 +1,5 @@
 """Uncertainty scores, one number per row; higher means less sure."""
 
-from __future__ import annotations
-
 from uqeval.scores.dirichlet import (
     dirichlet_differential_entropy,
     dirichlet_entropy,

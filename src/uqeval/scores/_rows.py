@@ -4,8 +4,6 @@ Each gives a row the same bits whatever the batch around it and whatever the ord
 because a difference in the last bit would break a tie that the ranking metrics must see.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np
@@ -45,8 +43,7 @@ def mean_members(values: Float) -> Float:
         total += value
         np.minimum(low, value, out=low)
         np.maximum(high, value, out=high)
-    mean: Float = np.clip(total / len(values), low, high)
-    return mean
+    return np.clip(total / len(values), low, high)
 
 
 def top_gap(probs: Float) -> Float:

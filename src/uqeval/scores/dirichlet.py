@@ -3,8 +3,6 @@
 For evidential and prior networks. `alpha` is (n, K), above 0, and `alpha0` its row sum.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -118,8 +116,7 @@ def mean_entropy_rows(alpha: Float) -> Float:
 
 
 def vacuity_rows(alpha: Float) -> Float:
-    vacuity: Float = alpha.shape[-1] / _sorted(alpha).sum(axis=-1)
-    return vacuity
+    return alpha.shape[-1] / _sorted(alpha).sum(axis=-1)
 
 
 def information_rows(alpha: Float) -> Float:
@@ -137,8 +134,7 @@ def differential_rows(alpha: Float) -> Float:
     a = _sorted(alpha)
     total, k = a.sum(axis=-1), a.shape[-1]
     parts = (_gamma_excess(a) + digamma(a)).sum(axis=-1)
-    entropy: Float = parts - _gamma_excess(total) - k * digamma(total)
-    return entropy
+    return parts - _gamma_excess(total) - k * digamma(total)
 
 
 def _digamma_excess(a: Float) -> Float:

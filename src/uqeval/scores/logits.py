@@ -1,7 +1,5 @@
 """Uncertainty scores from the logits of one network; higher means less sure."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike
 

@@ -3,8 +3,6 @@
 Higher means less sure. Turning models into members is the job of `methods`.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -202,8 +200,7 @@ def predicted_class_variance_rows(members: Float) -> Float:
 
 def vote_ratio_rows(members: Float) -> Float:
     m = len(members)
-    ratio: Float = (m - vote_counts(members).max(axis=-1)) / m
-    return ratio
+    return (m - vote_counts(members).max(axis=-1)) / m
 
 
 def vote_entropy_rows(members: Float) -> Float:

@@ -1,7 +1,5 @@
 """Uncertainty scores from one probability vector per row; higher means less sure."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -104,10 +102,8 @@ def bernoulli_variance(probs: ArrayLike) -> Float:
 
 def margin_rows(probs: Float) -> Float:
     top = np.partition(probs, -2, axis=-1)
-    second_minus_first: Float = top[:, -2] - top[:, -1]
-    return second_minus_first
+    return top[:, -2] - top[:, -1]
 
 
 def variance_rows(probs: Float) -> Float:
-    variance: Float = probs.max(axis=-1) * top_gap(probs)
-    return variance
+    return probs.max(axis=-1) * top_gap(probs)

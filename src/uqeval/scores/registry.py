@@ -1,7 +1,5 @@
 """Scores by name: which exist, what each needs, and computing one from a set of predictions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -3,8 +3,6 @@
 `distributed.evaluate` gives exact values and confidence intervals, and needs several passes.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

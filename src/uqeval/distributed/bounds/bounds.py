@@ -4,8 +4,6 @@ First the results, then the bounds from the counts of `cells`. Rows of different
 rows of one value tie, and rows of one stretch may compare in any way.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, fields
 from typing import Any

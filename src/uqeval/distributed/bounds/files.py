@@ -3,8 +3,6 @@
 All scores share the pass, also those that are computed from probabilities. `batches` takes one score as it is.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Sequence

@@ -7,8 +7,6 @@ gives other rows each time cannot mix them. Dask and Spark dataframes go to the 
 narwhals and pyarrow are imported on use: they take 0.3 s to load, and files need no narwhals.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """How much at a time, and where: a limit on memory in bytes, how many rows fit into them, folders on disk."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import tempfile

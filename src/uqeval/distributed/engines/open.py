@@ -3,8 +3,6 @@
 Engines are imported when they are opened, because Dask and Spark are extras.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 

@@ -4,8 +4,6 @@ For cluster-robust errors (one score at a time) and for the covariance of K scor
 beside each other in one row: K + 2 shuffles.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -5,8 +5,6 @@ clusters): delete-one values, DeLong placements or influence values, as `inferen
 leaves a bucket is a count, a mean and a matrix of products, which merge.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

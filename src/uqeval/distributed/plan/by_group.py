@@ -1,7 +1,5 @@
 """Groups: the rows of a group come together and are finished in memory; too large a group gets a plan of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar

@@ -1,7 +1,5 @@
 """Shuffle 2: the rows of a loss interval come together, which completes their pair counts for UQ-C-index."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 

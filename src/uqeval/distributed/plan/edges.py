@@ -4,8 +4,6 @@ Any edges give the exact answer; they decide only how evenly the work is spread.
 between edges, odd codes the edges themselves ("point bins", which need no kernel: all of their rows are tied).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any

@@ -3,8 +3,6 @@
 Inside an interval of the first score the ranks are compared; from interval to interval the second score must rise.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import pairwise
 

@@ -3,8 +3,6 @@
 From here on the numbers are those of rows in memory: `inference.intervals` and `inference.paired` make the rest.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field

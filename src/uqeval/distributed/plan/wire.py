@@ -1,7 +1,5 @@
 """The wire: every column that stages pass on to each other, by name, and tables of them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The C++ twin of `kernels.pairs`: the same functions, the same integers."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -1,7 +1,5 @@
 """The paper's study on CIFAR10-H: ten classes, about 50 human votes for each of the 10,000 test images."""
 
-from __future__ import annotations
-
 from typing import Any, Unpack
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The figures of the studies on real data, with the paper's families, colours and marks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

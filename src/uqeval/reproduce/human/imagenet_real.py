@@ -1,7 +1,5 @@
 """The paper's study on ReaL-ImageNet: 1,000 classes, human judgements of the 50,000 validation images."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, Unpack
 

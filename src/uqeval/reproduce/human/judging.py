@@ -4,8 +4,6 @@ What is per row is found here with the library's own functions in float64; the m
 numbers do not depend on the size of the pieces.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """The paper's study on OASST2: messages of conversations, found positive or negative by people, in many languages."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Unpack
 

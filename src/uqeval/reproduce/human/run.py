@@ -4,8 +4,6 @@ What each dataset brings is in `cifar10h`, `imagenet_real` and `oasst2`; how one
 tables over all models, in `tables`. Finished models are stored, so a killed run goes on.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor

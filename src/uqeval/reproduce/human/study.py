@@ -1,7 +1,5 @@
 """A study on real data: the paper's row beside ours, more tables, figures, and which of the paper's claims hold."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Tables over the models of a study on real data: correlations by score and by accuracy, families, comparisons."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Which family a model belongs to, and the paper's colour and mark of each family."""
 
-from __future__ import annotations
-
 import re
 from typing import NamedTuple
 

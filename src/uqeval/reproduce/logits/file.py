@@ -3,8 +3,6 @@
 Every error names its file. Arrays inside archives that are not compressed are memory-mapped too; no pickle is loaded.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

@@ -1,7 +1,5 @@
 """Which models a folder of logits holds, and whether they belong to the reference. Every error names its file."""
 
-from __future__ import annotations
-
 import math
 import zipfile
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """What a manifest of predictions may say: every field is checked before it is used. Every error names its file."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

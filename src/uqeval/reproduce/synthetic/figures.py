@@ -1,7 +1,5 @@
 """The figures of the synthetic study and of temperature scaling; what those of the data show is found in `scenes`."""
 
-from __future__ import annotations
-
 import math
 from functools import cache, partial
 from typing import Any

@@ -3,8 +3,6 @@
 The grid is data (`synthetic.toml`).
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

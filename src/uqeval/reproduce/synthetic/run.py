@@ -4,8 +4,6 @@ One cell is one architecture on one draw of the data: its networks are trained t
 finished cells are stored, so a killed run goes on.
 """
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor

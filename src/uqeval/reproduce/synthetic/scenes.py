@@ -1,7 +1,5 @@
 """What the figures show of the data itself: its law, the truths of a predictor, a few networks trained again."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

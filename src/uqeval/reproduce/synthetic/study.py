@@ -1,7 +1,5 @@
 """The synthetic study over draws of its data: its table, its figures, and which of the paper's claims hold on them."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

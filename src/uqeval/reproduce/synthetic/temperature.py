@@ -4,8 +4,6 @@ The paper's appendix shows UQ-AUC and UQ-C-index constant in T while ECE moves. 
 round, ensembles whose members are scaled and then averaged, and more than two classes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import product

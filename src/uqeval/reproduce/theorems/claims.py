@@ -4,8 +4,6 @@ A function takes a random generator and how many populations to draw, and return
 else its sentences show. The sentences are in `claims.toml`.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable

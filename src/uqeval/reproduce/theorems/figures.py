@@ -1,7 +1,5 @@
 """The figure of the theorems: how often the best score by Theorem 2.5 is not the best."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import altair as alt

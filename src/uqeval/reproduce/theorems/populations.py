@@ -4,8 +4,6 @@ A population is a few inputs with their masses, true label distributions and pre
 uses the library's metrics, so that the theorems are checked by something else than what they are about.
 """
 
-from __future__ import annotations
-
 import itertools
 from functools import lru_cache
 from typing import Any, NamedTuple

@@ -3,8 +3,6 @@
 The claims and their checks are in `claims`; here they are run, put into words and published.
 """
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -8,8 +8,6 @@ task. A scheduler is well with 200,000: about 450 route tasks and as many bundle
 1 GB. A shuffle that needs more is refused; more memory for each thread makes tasks larger, hence fewer.
 """
 
-from __future__ import annotations
-
 import math
 import time
 import uuid

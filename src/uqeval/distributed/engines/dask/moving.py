@@ -4,8 +4,6 @@ Route tasks sort their rows by bucket; a bundle task collects the rows of some b
 bucket by bucket.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any

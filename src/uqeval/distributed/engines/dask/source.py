@@ -1,7 +1,5 @@
 """What a run on Dask reads, and how a task gets at it: files that every worker can open, or partitions."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The worker processes of Dask: those of a client that is given, or of our own; and their errors in plain words."""
 
-from __future__ import annotations
-
 import logging
 import signal
 import sys

@@ -1,7 +1,5 @@
 """One machine: files bigger than memory, a few threads, rows between stages in a temporary file."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain

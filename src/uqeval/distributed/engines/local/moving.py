@@ -3,8 +3,6 @@
 pyarrow takes 0.3 s to load, so it is imported on use.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Temporary rows on disk: a file without a name, which the system frees whatever happens to the process."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 import threading

@@ -1,7 +1,5 @@
 """Threads of this process: enough, because reading, sorting and the native kernels let go of the interpreter."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait

@@ -5,8 +5,6 @@ Files are read by the workers themselves, so every machine must see them under t
 driver is small. A failed task is tried again as often as Spark is set to.
 """
 
-from __future__ import annotations
-
 import os
 import uuid
 from collections import Counter

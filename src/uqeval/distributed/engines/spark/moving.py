@@ -7,8 +7,6 @@ A record is (columns, data): rows as bytes and their columns as JSON; or, withou
 what tasks return, and errors that are for the user, so not worth another attempt.
 """
 
-from __future__ import annotations
-
 import json
 import pickle
 from collections import Counter

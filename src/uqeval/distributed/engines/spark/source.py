@@ -1,7 +1,5 @@
 """What a run on Spark reads, and how a worker gets at it: chunks of files, or the rows of a dataframe."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, TypeVar

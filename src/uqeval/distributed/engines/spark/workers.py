@@ -4,8 +4,6 @@ One of our own is quiet, small, and gone without a trace when it is no longer ne
 changed and never stopped.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

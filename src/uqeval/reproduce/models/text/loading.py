@@ -3,8 +3,6 @@
 Safetensors alone, never pickled weights; no code of the repository is run.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

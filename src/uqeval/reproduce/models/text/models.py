@@ -5,8 +5,6 @@ Any other model does too: `nli:ID_OR_FOLDER`, `embedding:ID_OR_FOLDER`, `seq2seq
 loaded here.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import re

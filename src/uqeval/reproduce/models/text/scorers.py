@@ -4,8 +4,6 @@ Gives an (n, k) array of scores from a network that `loading` has read. What the
 `zeroshot`.
 """
 
-from __future__ import annotations
-
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence

@@ -4,8 +4,6 @@ Scores of 15 categories come from `scorers`, models from `models`; here they bec
 messages in languages that a model does not support left out. The study itself reads the files that are written.
 """
 
-from __future__ import annotations
-
 import gc
 import hashlib
 import json

@@ -5,8 +5,6 @@ A backbone is one of the paper's 77 torchvision names, ``timm:NAME``, ``efficien
 as tensors (``weights_only=True``): nothing in a file of weights is run.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import math

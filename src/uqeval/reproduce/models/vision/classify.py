@@ -5,8 +5,6 @@ per class.
 Row i of the logits is the image with number i + 1, whatever the folder looks like.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re
@@ -302,8 +300,7 @@ def _logits(module: nn.Module, name: str, x: Tensor) -> NDArray[np.float32]:
         raise InputError(
             f"{name}: its output has {what}. It must return logits ({len(x)}, {CLASSES}) for {len(x)} images."
         )
-    found: NDArray[np.float32] = out.float().cpu().numpy()
-    return found
+    return out.float().cpu().numpy()
 
 
 def _hash_files(images: ValidationImages) -> str:

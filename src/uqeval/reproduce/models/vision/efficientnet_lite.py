@@ -6,8 +6,6 @@ the number of blocks in the first and last stage as they are when the rest grows
 TensorFlow: its "same" padding, its batch-norm epsilon of 0.001 and its inputs (x − 127) / 128 belong to them.
 """
 
-from __future__ import annotations
-
 import math
 from importlib.util import find_spec
 from pathlib import Path
@@ -81,8 +79,7 @@ class EfficientNetLite(nn.Module):
         for block in self._blocks:
             x = block(x)
         x = nn.functional.relu6(self._bn1(self._conv_head(x)))
-        logits: Tensor = self._fc(x.mean(dim=(2, 3)))
-        return logits
+        return self._fc(x.mean(dim=(2, 3)))
 
 
 class _Same(nn.Conv2d):

@@ -3,8 +3,6 @@
 Features go into a memory-mapped file, batch by batch; a run that was stopped goes on at the batch where it was.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

@@ -5,8 +5,6 @@ learning rate 0.002 and momentum 0.9 for 10 epochs in batches of 32, and metrics
 networks are trained side by side in batched matrix products.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -312,5 +310,4 @@ class _Probes:
     def logits(self, rows: Tensor, fold: int) -> NDArray[np.float32]:
         """(networks, rows, K) of the probes of one fold."""
         mine = slice(fold, None, self.folds)
-        found: NDArray[np.float32] = torch.baddbmm(self.bias[mine], self.x[:, rows], self.weight[mine]).cpu().numpy()
-        return found
+        return torch.baddbmm(self.bias[mine], self.x[:, rows], self.weight[mine]).cpu().numpy()

@@ -4,8 +4,6 @@ What a study of metrics over models needs is a range: architectures of our own a
 many epochs, with wrong labels or few images, plus ensembles that differ by seed and stochastic passes by dropout.
 """
 
-from __future__ import annotations
-
 import math
 import zlib
 from collections.abc import Callable, Iterable
@@ -234,8 +232,7 @@ def _train(recipe: Recipe, field: _Field, seed: int, step: Callable[[], None]) -
 
     def factory(_: int) -> nn.Module:
         net: Any = make_net(recipe.net, recipe.width, field.classes, dropout=recipe.dropout, side=field.side)
-        moved: nn.Module = net.to(field.device, memory_format=torch.channels_last)
-        return moved
+        return net.to(field.device, memory_format=torch.channels_last)
 
     def fit(net: nn.Module, number: int) -> None:
         _fit(net, recipe, field, rows, targets, number, step)

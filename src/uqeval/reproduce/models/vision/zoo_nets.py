@@ -1,7 +1,5 @@
 """Small image networks of many kinds, for 32 × 32 pixels, to be trained from scratch in seconds to minutes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import pairwise
 
@@ -53,8 +51,7 @@ def _of_torchvision(name: str, classes: int) -> nn.Module:
     if name not in models.list_models(module=models):
         raise InputError(f"torchvision has no classifier {name!r}.")
     side_heads = {"aux_logits": False, "init_weights": True} if name in ("googlenet", "inception_v3") else {}
-    net: nn.Module = models.get_model(name, num_classes=classes, **side_heads)
-    return net
+    return models.get_model(name, num_classes=classes, **side_heads)
 
 
 class _Sum(nn.Module):
@@ -65,8 +62,7 @@ class _Sum(nn.Module):
         self.branch, self.skip = branch, skip or nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.skip(x) + self.branch(x)
-        return out
+        return self.skip(x) + self.branch(x)
 
 
 def _conv(inputs: int, outputs: int, *, kernel: int = 3, stride: int = 1, groups: int = 1) -> list[nn.Module]:
@@ -142,8 +138,7 @@ class _ViT(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         tokens = self.patches(x).flatten(2).mT + self.places
-        logits: Tensor = self.head(self.layers(tokens).mean(dim=1))
-        return logits
+        return self.head(self.layers(tokens).mean(dim=1))
 
 
 def _mlp(width: int, classes: int, dropout: float, side: int) -> nn.Module:
