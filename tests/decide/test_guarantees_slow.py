@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from functools import cache
 from zlib import crc32
 
 import numpy as np
@@ -79,7 +78,6 @@ def calibrations(design, what, law, n, rng):
         yield gamma, cal.one_row_per_cluster(rng) if one else cal
 
 
-@cache
 def chosen(design, what, n):
     """Thresholds of every method by (law, target, method, δ), an array over runs."""
     found = {}
@@ -96,37 +94,43 @@ def chosen(design, what, n):
     return {key: np.array(values) for key, values in found.items()}
 
 
-def test_true_risk_exceeds_the_target_as_rarely_as_promised():
+@pytest.mark.parametrize(("design", "what", "n"), MATRIX)  # one by one: a cell takes up to a minute
+def test_every_method_keeps_its_promise_and_the_default_accepts_most(design, what, n):
     """Measured in up to 6000 runs, the worst of all cells.
 
     Rows and ties: 0.050 and 0.100, exact. Losses of rows: at most 0.02. With the t-test alone clusters broke the
     promise (0.061 of 6000 runs for "fst", 0.37 where 10% of the patients have 20 rows): `cluster_p` asks for more.
     """
-    for design, what, n in MATRIX:
-        wrong, worst = {}, {}
-        for (law, gamma, method, delta), values in chosen(design, what, n).items():
-            if method == "crc":
-                continue
-            truth = LAWS[law](gamma)
-            risk = truth.joint(values) if method == "rcps" else truth.risk(values)
-            share = float(np.mean(risk > gamma))
-            worst[method, delta] = max(worst.get((method, delta), 0.0), share)
-            if share > delta + noise(delta, len(values)):
-                wrong[law, gamma, method, delta] = f"{share:.4f} of {len(values)} runs"
-        print(design, what, n, {f"{m} {d}": round(x, 4) for (m, d), x in worst.items()})
-        assert not wrong
+    found = chosen(design, what, n)
+    check_risk_exceeds_the_target_as_rarely_as_promised(found)
+    check_conformal_risk_control_keeps_the_joint_risk_on_average(found)
+    # In the flat law whatever is accepted is a violation: less is not worse.
+    keys = [(law, gamma, delta) for law in ("mono", "bump") for gamma in TARGETS for delta in DELTAS]
+    check_default_accepts_no_less(found, keys)
 
 
-def test_conformal_risk_control_keeps_the_joint_risk_on_average():
-    for design, what, n in MATRIX:
-        wrong = {}
-        for (law, gamma, method, _), values in chosen(design, what, n).items():
-            if method != "crc":
-                continue
-            risk = LAWS[law](gamma).joint(values)
-            if risk.mean() > gamma + 3 * risk.std(ddof=1) / math.sqrt(len(risk)):
-                wrong[law, gamma] = f"mean joint risk {risk.mean():.5f} over {len(risk)} runs"
-        assert not wrong
+def check_risk_exceeds_the_target_as_rarely_as_promised(found):
+    wrong = {}
+    for (law, gamma, method, delta), values in found.items():
+        if method == "crc":
+            continue
+        truth = LAWS[law](gamma)
+        risk = truth.joint(values) if method == "rcps" else truth.risk(values)
+        share = float(np.mean(risk > gamma))
+        if share > delta + noise(delta, len(values)):
+            wrong[law, gamma, method, delta] = f"{share:.4f} of {len(values)} runs"
+    assert not wrong
+
+
+def check_conformal_risk_control_keeps_the_joint_risk_on_average(found):
+    wrong = {}
+    for (law, gamma, method, _), values in found.items():
+        if method != "crc":
+            continue
+        risk = LAWS[law](gamma).joint(values)
+        if risk.mean() > gamma + 3 * risk.std(ddof=1) / math.sqrt(len(risk)):
+            wrong[law, gamma] = f"mean joint risk {risk.mean():.5f} over {len(risk)} runs"
+    assert not wrong
 
 
 # ---- 2. tightness -----------------------------------------------------------------------------------------------
@@ -142,13 +146,6 @@ def check_default_accepts_no_less(found, keys):
             if gain.mean() < -3 * gain.std(ddof=1) / math.sqrt(len(gain)):
                 wrong[law, gamma, delta, other] = f"{accepted[0].mean():.4f}, not {accepted[1].mean():.4f}"
     assert not wrong
-
-
-def test_default_accepts_at_least_as_much_as_sgr_and_bonferroni():
-    for design, what, n in MATRIX:
-        # In the flat law whatever is accepted is a violation: less is not worse.
-        keys = [(law, gamma, delta) for law in ("mono", "bump") for gamma in TARGETS for delta in DELTAS]
-        check_default_accepts_no_less(chosen(design, what, n), keys)
 
 
 def test_default_accepts_at_least_as_much_in_the_closest_cells():
