@@ -171,8 +171,9 @@ def test_more_draws_reuse_the_finished_ones(grid, tmp_path, undrawn):
 def test_a_killed_run_goes_on_to_the_same_bytes(tmp_path):
     grid = tmp_path / "grid.toml"
     grid.write_text(TINY.replace("epochs = 4", "epochs = 300"))
-    code = "from uqeval.reproduce.synthetic.run import SyntheticStudy, synthetic\n"
-    code += "SyntheticStudy.figures = lambda *_: {}\n"  # the figures are not what is killed
+    code = "from uqeval.reproduce.synthetic.run import synthetic\n"
+    code += "from uqeval.reproduce.synthetic.study import SyntheticStudy\n"
+    code += "SyntheticStudy.figures = lambda *_: dict()\n"  # the figures are not what is killed
     code += f"synthetic({{!r}}, grid={str(grid)!r}, d_range=None, seeds=4, jobs=1)"
 
     def start(folder):
