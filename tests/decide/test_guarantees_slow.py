@@ -51,9 +51,9 @@ def seeded(*names):
 SETTINGS = {
     ("rows", "errors"): (1200, 800, 500),
     ("ties", "errors"): (1200, 800, 500),
-    ("poisson", "errors"): (200, 130, 80),
-    ("tens", "errors"): (200, 130, 80),
-    ("uneven", "errors"): (200, 130, 80),
+    ("poisson", "errors"): (400, 260, 160),
+    ("tens", "errors"): (400, 260, 160),
+    ("uneven", "errors"): (400, 260, 160),
     ("poisson, one row", "errors"): (400, 400, 300),
     ("tens, one row", "errors"): (400, 400, 300),
     ("rows", "betting"): (200, 120, 40),
