@@ -18,7 +18,7 @@ test-slow: $(VENV)/.dev
 	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
 	  { timeout 300 apt-get -qq update; DEBIAN_FRONTEND=noninteractive timeout 600 apt-get -qq -y install \
 	  --no-install-recommends chromium; } >/dev/null 2>&1; } || echo "No chromium here: the browser tests will be skipped."
-	$(BIN)/python -m pytest -n auto -m "slow and not alone" tests
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "slow and not alone" tests
 	$(BIN)/python -m pytest -m alone tests
 
 lint: $(VENV)/.dev

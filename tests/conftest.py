@@ -17,7 +17,7 @@ def _quiet_end():
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
-# Reproducible: the same cases on every run. Slow tests that compare a metric with its definition ask for 1,000.
+# Reproducible: the same cases on every run. Slow tests that compare a metric with its definition ask for 500.
 settings.register_profile(
     "default", derandomize=True, deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow]
 )

@@ -19,7 +19,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*log-loss is infinite:uqeval._errors.UQWarning"),
 ]
 # Each claim on some dozens of cases always, and on thousands with the slow tests.
-often = pytest.mark.parametrize("examples", [60, pytest.param(1000, marks=pytest.mark.slow)])
+often = pytest.mark.parametrize("examples", [60, pytest.param(500, marks=pytest.mark.slow)])
 
 
 def assert_close(value, expected, tolerance=1e-12, what=""):
