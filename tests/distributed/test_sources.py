@@ -46,10 +46,10 @@ def quiet(function, *args, **options):
 
 def test_other_values_in_a_file_of_the_same_size_are_an_error(tmp_path):
     for stage in ("count", "score s"):
-        changed_in(stage, tmp_path)
+        assert_a_change_is_noticed_in(stage, tmp_path)
 
 
-def changed_in(stage, tmp_path):
+def assert_a_change_is_noticed_in(stage, tmp_path):
     def write(seed):
         table = make(10_000).set_column(0, "score_s", pa.array(np.random.default_rng(seed).random(10_000)))
         return written(table, tmp_path / "a.parquet", compression="none", use_dictionary=False)

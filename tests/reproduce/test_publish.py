@@ -58,7 +58,7 @@ def names(folder):
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
 
 
-def same_from_python_and_the_command_line(name, options, arguments, tmp_path):
+def assert_same_from_python_and_the_command_line(name, options, arguments, tmp_path):
     study = getattr(reproduce, name)(out=tmp_path / "call", **options)
     commands.succeed("reproduce", name.replace("_", "-"), "--out", tmp_path / "command", "--quiet", *arguments)
     again = study.publish(tmp_path / "again")
@@ -91,7 +91,7 @@ def same_from_python_and_the_command_line(name, options, arguments, tmp_path):
 
 def test_every_study_publishes_tables_figures_and_a_page_as_its_command_does(given, tmp_path, undrawn):
     for name, (options, arguments) in given.items():
-        same_from_python_and_the_command_line(name, options, arguments, tmp_path / name)
+        assert_same_from_python_and_the_command_line(name, options, arguments, tmp_path / name)
 
 
 @pytest.mark.slow
@@ -110,24 +110,28 @@ def test_studies_of_images_publish_as_their_commands_do(tmp_path, undrawn):
         "imagenet_real": [tmp_path / "logits"],
     }.items():
         arguments = ["--data", DATA, *(part for path in paths for part in ("--predictions", path))]
-        same_from_python_and_the_command_line(name, {"predictions": paths, "data": DATA}, arguments, tmp_path / name)
+        assert_same_from_python_and_the_command_line(
+            name, {"predictions": paths, "data": DATA}, arguments, tmp_path / name
+        )
 
 
-def drawn(name, options, out):
+def assert_drawn(name, options, out):
     getattr(reproduce, name)(out=out, **options)
-    for path in (out / "figures").glob("*.svg"):
+    figures = list((out / "figures").glob("*.svg"))
+    assert figures
+    for path in figures:
         assert "<path" in path.read_text(encoding="utf-8")
         assert path.with_suffix(".png").stat().st_size > 5000
 
 
 def test_the_figure_of_the_theorems_can_be_drawn(given, tmp_path):
-    drawn("theorems", given["theorems"][0], tmp_path)
+    assert_drawn("theorems", given["theorems"][0], tmp_path)
 
 
 @pytest.mark.slow
 def test_figures_of_studies_on_real_data_can_be_drawn(given, tmp_path):
     # Those of the synthetic study, temperature among them, are in `test_figures`.
-    drawn("oasst2", given["oasst2"][0], tmp_path)
+    assert_drawn("oasst2", given["oasst2"][0], tmp_path)
 
 
 def test_progress_names_its_stage(given):
