@@ -58,7 +58,7 @@ def names(folder):
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
 
 
-def assert_same_from_python_and_the_command_line(name, options, arguments, tmp_path):
+def assert_same_from_call_and_command(name, options, arguments, tmp_path):
     study = getattr(reproduce, name)(out=tmp_path / "call", **options)
     commands.succeed("reproduce", name.replace("_", "-"), "--out", tmp_path / "command", "--quiet", *arguments)
     again = study.publish(tmp_path / "again")
@@ -91,7 +91,7 @@ def assert_same_from_python_and_the_command_line(name, options, arguments, tmp_p
 
 def test_every_study_publishes_tables_figures_and_a_page_as_its_command_does(given, tmp_path, undrawn):
     for name, (options, arguments) in given.items():
-        assert_same_from_python_and_the_command_line(name, options, arguments, tmp_path / name)
+        assert_same_from_call_and_command(name, options, arguments, tmp_path / name)
 
 
 @pytest.mark.slow
@@ -110,9 +110,7 @@ def test_studies_of_images_publish_as_their_commands_do(tmp_path, undrawn):
         "imagenet_real": [tmp_path / "logits"],
     }.items():
         arguments = ["--data", DATA, *(part for path in paths for part in ("--predictions", path))]
-        assert_same_from_python_and_the_command_line(
-            name, {"predictions": paths, "data": DATA}, arguments, tmp_path / name
-        )
+        assert_same_from_call_and_command(name, {"predictions": paths, "data": DATA}, arguments, tmp_path / name)
 
 
 def assert_drawn(name, options, out):
