@@ -205,7 +205,7 @@ import pyarrow as pa, pyarrow.parquet as pq
 start = time.process_time()
 if sys.argv[1] == "local":
     from uqeval import distributed
-    found = distributed.evaluate(sys.argv[2], scores="score_s", metrics=["uq_auc", "uq_c_index", "aurc"])
+    found = distributed.evaluate(sys.argv[2], scores="s", metrics=["uq_auc", "uq_c_index", "aurc"], engine="local")
 else:
     import glob, uqeval
     t = pa.concat_tables([pq.read_table(f) for f in sorted(glob.glob(sys.argv[2]))])

@@ -154,6 +154,19 @@ def test_a_score_that_is_in_some_files_only_is_an_error_as_in_memory(tmp_path):
             evaluate(str(tmp_path / "*.parquet"))
 
 
+def test_a_score_is_asked_for_by_its_name_or_its_column_wherever_the_rows_are(tmp_path):
+    rng = np.random.default_rng(0)
+    table = pa.table({"score_s": rng.random(50), "score_t": rng.random(50), "error": np.arange(50) % 2})
+    pq.write_table(table, tmp_path / "rows.parquet")
+    path = str(tmp_path / "rows.parquet")
+    ways = [(path, {"engine": "memory"}), (path, {"engine": "local"}), (path, {}), (table, {})]
+    for source, where in ways:
+        for asked in ("t", "score_t"):
+            found = uqeval.evaluate(source, scores=asked, metrics=["uq_auc"], **where)
+            assert [row.score for row in found.rows] == ["t"], (where, asked)
+        assert uqeval.compare(source, scores=["score_t", "s"], **where).values.keys() == {"t", "s"}, where
+
+
 def test_a_text_file_without_rows_has_no_types(tmp_path):
     (tmp_path / "a.csv").write_text("score_s,error\n")
     pc.write_csv(make(100), tmp_path / "b.csv")

@@ -114,7 +114,7 @@ def compare(
         opened = Source.open(candidates, arrays, where, scores, [metric], columns, nan, progress)
         with opened.explained():
             if opened.pred is not None:
-                found = compare_rows(opened.pred, scores, question)
+                found = compare_rows(opened.pred, opened.scores, question)
             else:
                 found = compare_engine(*opened.on_engine([metric], count), question)
     return _told(found, (*raised, *opened.notes()))

@@ -115,7 +115,7 @@ def evaluate(
         opened = Source.open(source, arrays, where, scores, named, columns, nan, progress)
         with opened.explained():
             if opened.pred is not None:
-                found = evaluate_rows(opened.pred, scores, named, how)
+                found = evaluate_rows(opened.pred, opened.scores, named, how)
             else:
                 found = evaluate_engine(*opened.on_engine(named, count), how)
     found = replace(found, warnings=tuple(dict.fromkeys((*raised, *found.warnings, *opened.notes()))))

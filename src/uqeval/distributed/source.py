@@ -77,6 +77,7 @@ class Source:
     engine: Engine | None = None
     wanted: Wanted | None = None
     reason: str | None = None  # why files are read piece by piece, where nobody asked for it
+    scores: Sequence[str] | str | None = None  # those of `pred` that are asked for
 
     @classmethod
     def open(
@@ -96,13 +97,14 @@ class Source:
         if given is None and (where.engine is None or isinstance(where.engine, str)):
             _refuse(columns, "plain arrays have no columns")
             _refuse_engine(where, "plain arrays are in memory")
-            return cls(from_arrays(arrays.score, {k: v for k, v in vars(arrays).items() if k != "score"}, nan))
+            pred = from_arrays(arrays.score, {k: v for k, v in vars(arrays).items() if k != "score"}, nan)
+            return cls(pred, scores=scores)
         if isinstance(given, Predictions):
             if named := [*arrays.given()]:
                 raise InputError(f"Pass `{named[0]}` inside the predictions, or plain arrays only; not both.")
             _refuse(columns, "predictions have no columns")
             _refuse_engine(where, "predictions are in memory")
-            return cls(given)
+            return cls(given, scores=scores)
         options = column_options({**columns, **arrays.columns()})
         asked = None if scores is None else (scores,) if isinstance(scores, str) else tuple(dict.fromkeys(scores))
         texts = [options.label, options.pred, where.cluster, where.by]
@@ -119,13 +121,13 @@ class Source:
             return cls(engine=open_frame(given, columns=read, memory_limit=limit, **given_engine), wanted=wanted)
         if not _is_path(given):
             _refuse_engine(where, "a frame in memory needs none")
-            return cls(_with_keys(Predictions.from_frame(given, **_in_memory(options, where)), where))
+            return cls._of_columns(Predictions.from_frame(given, **_in_memory(options, where)), asked, where)
         reason = None
         if not where.elsewhere():
             files = PredictionFiles(given, Columns(**_in_memory(options, where)))
             reason = None if where.engine == MEMORY else too_large(files, scores)
             if reason is None:
-                return cls(_with_keys(files.read(), where))
+                return cls._of_columns(files.read(), asked, where)
             if progress is not None:
                 progress(f'{reason}: reading piece by piece (engine="memory" reads all)', 0, None)
         elif where.engine == MEMORY:
@@ -137,6 +139,13 @@ class Source:
         except BaseException:
             engine.close()
             raise
+
+    @classmethod
+    def _of_columns(cls, pred: Predictions, asked: tuple[str, ...] | None, where: Where) -> Source:
+        """Rows in memory that had columns: a score may be asked for by its column's name, as on an engine."""
+        own = {f"score_{name}": name for name in pred.scores if f"score_{name}" not in pred.scores}
+        names = None if asked is None else tuple(dict.fromkeys(own.get(name, name) for name in asked))
+        return cls(_with_keys(pred, where), scores=names)
 
     def on_engine(self, metrics: list[str] | None, resamples: int) -> tuple[Engine, Request]:
         """The engine, and what is asked of it."""
