@@ -49,8 +49,8 @@ def seeded(*names):
 
 # What is drawn, what is counted, and for how many runs at 100, 1000, 10000 rows (of the flat law; half for the others).
 SETTINGS = {
-    ("rows", "errors"): (1200, 800, 500),
-    ("ties", "errors"): (1200, 800, 500),
+    ("rows", "errors"): (800, 500, 300),
+    ("ties", "errors"): (800, 500, 300),
     ("poisson", "errors"): (400, 260, 160),
     ("tens", "errors"): (400, 260, 160),
     ("uneven", "errors"): (400, 260, 160),
@@ -482,14 +482,14 @@ def test_risk_map_of_clusters_holds_nearly_as_often_as_claimed():
     """A t interval is asymptotic and the smallest regions hold a handful of clusters: two points are allowed."""
     for law in ["mono 0.2", "bump 0.05", "flat 0.05"]:
         for design in ["poisson", "tens"]:
-            check_risk_map(design, "errors", 1000, law, reps=200, slack=0.02)
+            check_risk_map(design, "errors", 1000, law, reps=120, slack=0.02)
 
 
 def test_risk_map_of_losses_in_clusters_holds_nearly_as_often_as_claimed():
     """Skewed losses, as most real ones: of many small ones and a few near 1."""
     for law in ["mono 0.2", "bump 0.05", "flat 0.05"]:
         for design in ["poisson", "tens"]:
-            check_risk_map(design, "losses", 1000, law, reps=100, slack=0.05)
+            check_risk_map(design, "losses", 1000, law, reps=60, slack=0.05)
 
 
 # ---- 7. dominance -----------------------------------------------------------------------------------------------
@@ -513,7 +513,7 @@ def compare(n, shifts, rate, rng, seed):
 
 def test_dominance_band_holds_at_all_risks_at_once():
     for n in [500, 2000]:
-        rng, reps, shifts, rate = seeded("dominance", n), 300, (2.0, 1.2), 0.2
+        rng, reps, shifts, rate = seeded("dominance", n), 200, (2.0, 1.2), 0.2
         held, verdicts = [], []
         for seed in range(reps):
             found = compare(n, shifts, rate, rng, seed)

@@ -82,7 +82,7 @@ def test_integers_are_those_of_the_kernels_on_ties_and_any_edges(every_engine_at
 
 
 @pytest.mark.slow  # test_exact has it for the others
-@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=4, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(case=cases())
 def test_integers_do_not_depend_on_partitions_and_edges(cluster_engine, case):
     rows, tables, edges = case
@@ -105,7 +105,7 @@ def test_values_and_intervals_of_rows_clusters_and_groups_equal_those_in_memory(
     assert every_engine_at_length.left() == 0
 
 
-@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(case=rounded_models())
 def test_models_that_saturate_in_float32_and_float16_equal_those_in_memory(every_engine_at_length, case):
     table, tables = case

@@ -11,6 +11,8 @@ import numpy as np
 from uqeval import UQWarning
 from uqeval.inference import Estimate, estimate
 from uqeval.inference.influence import area_influence, concordance_influence
+from uqeval.inference.measure import Measurement
+from uqeval.inference.sample import Sample
 from uqeval.metrics import REGISTRY
 
 
@@ -19,6 +21,12 @@ def quiet(metric, *data, **options) -> Estimate:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UQWarning)
         return estimate(metric, *data, **options)
+
+
+def estimates(names, score, target, weights=None, clusters=None):
+    """Several metrics of one sample, as `evaluate` estimates them: sorted once."""
+    sample = Sample.of(score, target, weights, clusters)
+    return {name: Measurement(REGISTRY[name], sample, sample.rows).estimate(0.95, None) for name in names}
 
 
 def influence(name, sample):
