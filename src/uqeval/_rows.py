@@ -3,7 +3,10 @@
 A difference in the last bit would break a tie that the ranking metrics must see. Checking is the job of the callers.
 """
 
+from functools import cache
+
 import numpy as np
+from numpy.typing import NDArray
 
 from uqeval._check import Float, Int
 from uqeval._errors import UQWarning, notify
@@ -24,9 +27,67 @@ def rank_loss_rows(probs: Float, labels: Int) -> Float:
     return loss
 
 
+# ---- class by class --------------------------------------------------------------------------------------------
+# Few classes: whole columns at a time, in the same order of additions whatever the layout in memory. Many classes:
+# row by row, which needs rows that are contiguous.
+
+_FEW = 32
+
+
+def sorted_classes(probs: Float) -> Float:
+    """(K, …): the smallest probability of each row first; no sum over it depends on the order of the classes."""
+    classes = probs.shape[-1]
+    if classes > _FEW:
+        return np.moveaxis(np.sort(np.ascontiguousarray(probs), axis=-1), -1, 0)
+    columns = np.array(np.moveaxis(probs, -1, 0), order="C")
+    low = np.empty(columns.shape[1:])
+    for i, j in _exchanges(classes):
+        np.minimum(columns[i], columns[j], out=low)
+        np.maximum(columns[i], columns[j], out=columns[j])
+        columns[i] = low
+    return columns
+
+
+@cache
+def _exchanges(classes: int) -> tuple[tuple[int, int], ...]:
+    """Which columns to put in order, one pair after the other, so that all are (Batcher's odd-even merge sort)."""
+    pairs = []
+    step = 1
+    while step < classes:
+        apart = step
+        while apart:
+            for start in range(apart % step, classes - apart, 2 * apart):
+                for k in range(start, min(start + apart, classes - apart)):
+                    if k // (2 * step) == (k + apart) // (2 * step):
+                        pairs.append((k, k + apart))
+            apart //= 2
+        step *= 2
+    return tuple(pairs)
+
+
+def add_classes(columns: Float) -> Float:
+    """Σ over the first axis of (K, …), from the first on."""
+    if len(columns) > _FEW:
+        return np.moveaxis(columns, 0, -1).sum(axis=-1)
+    total: Float = columns[0].copy()
+    for column in columns[1:]:
+        total += column
+    return total
+
+
 def others(probs: Float) -> Float:
     """All but the largest probability, added up in an order that does not depend on that of the classes."""
-    return np.sort(probs, axis=-1)[..., :-1].sum(axis=-1)
+    return add_classes(sorted_classes(probs)[:-1])
+
+
+def square_rows(probs: Float) -> Float:
+    """Σ of squares of each row."""
+    if probs.shape[-1] > _FEW:
+        return np.einsum("nk,nk->n", probs, probs)
+    total = probs[:, 0] * probs[:, 0]
+    for column in probs.T[1:]:
+        total += column * column
+    return total
 
 
 def logit_loss_rows(z: Float, y: Int) -> Float:
@@ -51,13 +112,26 @@ def logit_loss_rows(z: Float, y: Int) -> Float:
 
 
 def pick(array: Float, classes: Int) -> Float:
-    return np.take_along_axis(array, classes[:, None], axis=1)[:, 0]
+    return array[np.arange(len(classes)), classes]
+
+
+def _top(array: Float) -> tuple[Int, NDArray[np.bool_]]:
+    """Arg-max of each row (the lowest class of tied ones), and where it is tied."""
+    if array.shape[1] > _FEW:
+        top: Int = array.argmax(axis=1).astype(np.int64, copy=False)
+        return top, np.count_nonzero(array == pick(array, top)[:, None], axis=1) > 1
+    largest = array.max(axis=1)
+    at, count = np.zeros(len(array), dtype=np.int64), np.zeros(len(array), dtype=np.uint8)
+    for k in range(array.shape[1] - 1, -1, -1):
+        same = array[:, k] == largest
+        np.copyto(at, k, where=same)
+        count += same
+    return at, count > 1
 
 
 def top_class(name: str, array: Float) -> Int:
     """Arg-max; called straight from the public functions, so that the warning points at the user's line."""
-    top: Int = array.argmax(axis=1).astype(np.int64, copy=False)
-    tied = np.count_nonzero(array == pick(array, top)[:, None], axis=1) > 1
+    top, tied = _top(array)
     if tied.any():
         count = int(tied.sum())
         notify(

@@ -17,7 +17,7 @@ import uqeval
 from cases import each, noted, on_both_kernels
 from strategies import each_backend, make_errors, make_losses01, make_scores
 from uqeval import InputError, UQWarning, kernels
-from uqeval.kernels.pairs import draw_units
+from uqeval.kernels import draw_units
 from uqeval.metrics.registry import REGISTRY
 
 AREAS = ("aurc", "e_aurc", "naurc", "augrc", "g_auc", "h_auc", "auarc", "prr")

@@ -50,7 +50,7 @@ def test_parts_of_auc_merge_into_the_whole(case, places):
     s, e = case.score, case.target.astype(np.uint8)
     sample = Sample.of(s, e)
     whole = count_sample(REGISTRY["uq_auc"], sample)
-    credit2, wrong = sample.auc[0], e.astype(bool)
+    credit2, wrong = sample.counts[0], e.astype(bool)
     right = len(e) - int(e.sum())
 
     def part(inside):
@@ -71,7 +71,7 @@ def test_parts_of_pairs_merge_into_the_whole(case, places):
     metric = REGISTRY["uq_c_index"]
     sample = Sample.of(case.score, case.target)
     whole = count_sample(metric, sample)
-    credit2, comparable = sample.pair_counts
+    credit2, comparable = sample.counts
     total2, total, n = int(credit2.sum()), int(comparable.sum()), len(credit2)
     with np.errstate(divide="ignore", invalid="ignore"):
         left = (total2 / 2 - credit2) / (total - 2 * comparable) - total2 / max(1, 2 * total)

@@ -41,6 +41,20 @@ def make_large(n, scores, losses, seed=0):
     return score, loss
 
 
+def auc_credit2(score, error):
+    """credit2 of every row."""
+    order = kernels.order_by(score)
+    credit2 = np.empty(len(score), dtype=np.int64)
+    credit2[order.row] = kernels.sweep_rows(order.marks(error))[1]
+    return credit2
+
+
+def weighted(score, loss, weights, clusters=None):
+    """Credit and comparable weight of every row, of all rows or inside clusters."""
+    parts = None if clusters is None else kernels.group(clusters)
+    return kernels.weighted_pair_counts(kernels.order_by(score), kernels.order_by(loss), weights, parts)
+
+
 # ---- order ----------------------------------------------------------------------------------------------------
 
 
@@ -87,13 +101,13 @@ def test_pair_counts_equal_counting_all_pairs(case):
 
 @thorough
 @given(rows(target="error", most=120, least=0, weighted=False))
-def test_auc_counts_equal_counting_all_pairs_and_their_sums_are_exact(case):
+def test_auc_credits_equal_counting_all_pairs_and_their_sums_are_exact(case):
     error = case.target.astype(np.uint8)
     expected = oracle.pair_counts(case.score, case.target)[0]
     wrong, right = expected[error == 1].tolist(), expected[error == 0].tolist()
     for backend in each_backend():
-        credit2, sums = kernels.auc_counts(case.score, error)
-        np.testing.assert_array_equal(credit2, expected, err_msg=backend)
+        sums = kernels.auc_sums(case.score, error)
+        np.testing.assert_array_equal(auc_credit2(case.score, error), expected, err_msg=backend)
         assert sums.wrong == len(wrong)
         assert sums.credit2 == sum(wrong) == sum(right)
         assert sums.wrong_squares == sum(c * c for c in wrong)
@@ -109,7 +123,7 @@ def test_no_row_one_row_and_two_rows_are_counted(values):
     assert credit2.tolist() == [expected[0].tolist()]
     assert comparable.tolist() == expected[1].tolist()
     error = loss.astype(np.uint8)
-    assert kernels.auc_counts(score, error)[0].tolist() == expected[0].tolist()
+    assert auc_credit2(score, error).tolist() == expected[0].tolist()
     order = kernels.order_by(score)
     assert len(order.row) == len(order.start) == len(order.end) == len(values)
 
@@ -117,14 +131,15 @@ def test_no_row_one_row_and_two_rows_are_counted(values):
 @on_both_kernels
 @each("scores", [0, 1, 3, 8])
 @each("n", [0, 1, 2, 100, 3_000])
-def test_many_scores_at_once_equal_one_by_one_for_any_number_of_threads(scores, n):
+def test_many_scores_at_once_equal_one_by_one_for_any_number_of_threads(scores, n, monkeypatch):
     rng = np.random.default_rng(n)
     loss = rng.integers(0, 20, n) / 20
     table = rng.integers(0, 50, (scores, n)) / 50
     table[: scores // 2] += rng.normal(size=(scores // 2, n))
     one_by_one = [kernels.pair_counts(row[None].copy(), loss)[0][0] for row in table]
     for threads in (1, 2, 4):
-        credit2, comparable = kernels.pair_counts(table, loss, threads)
+        monkeypatch.setenv("UQEVAL_THREADS", str(threads))
+        credit2, comparable = kernels.pair_counts(table, loss)
         assert credit2.shape == (scores, n)
         for got, expected in zip(credit2, one_by_one, strict=True):
             np.testing.assert_array_equal(got, expected)
@@ -133,24 +148,30 @@ def test_many_scores_at_once_equal_one_by_one_for_any_number_of_threads(scores, 
 
 @needs_native
 @each(("n", "scores", "losses"), LARGE)
-def test_twins_give_the_same_integers_on_large_data_for_any_number_of_threads(n, scores, losses):
+def test_twins_give_the_same_integers_on_large_data_for_any_number_of_threads(n, scores, losses, monkeypatch):
     score, loss = make_large(n, scores, losses)
     error = (loss > 0.5).astype(np.uint8)
     found = {}
     for backend in each_backend():
-        found[backend] = kernels.pair_counts(score[None], loss), kernels.auc_counts(score, error)
+        monkeypatch.setenv("UQEVAL_THREADS", "1")
+        found[backend] = (
+            kernels.pair_counts(score[None], loss),
+            auc_credit2(score, error),
+            kernels.auc_sums(score, error),
+        )
         if backend == "native":
             for threads in (2, 4):
-                again = kernels.pair_counts(score[None], loss, threads)
+                monkeypatch.setenv("UQEVAL_THREADS", str(threads))
+                again = kernels.pair_counts(score[None], loss)
                 np.testing.assert_array_equal(again[0], found[backend][0][0])
                 np.testing.assert_array_equal(again[1], found[backend][0][1])
-    (pairs, auc), (native_pairs, native_auc) = found["numpy"], found["native"]
+    (pairs, auc, sums), (native_pairs, native_auc, native_sums) = found["numpy"], found["native"]
     np.testing.assert_array_equal(pairs[0], native_pairs[0])
     np.testing.assert_array_equal(pairs[1], native_pairs[1])
-    np.testing.assert_array_equal(auc[0], native_auc[0])
-    assert auc[1] == native_auc[1]
-    assert auc[1].wrong_squares == sum(int(c) * int(c) for c in auc[0][error == 1].tolist())
-    assert auc[1].right_squares == sum(int(c) * int(c) for c in auc[0][error == 0].tolist())
+    np.testing.assert_array_equal(auc, native_auc)
+    assert sums == native_sums
+    assert sums.wrong_squares == sum(c * c for c in auc[error == 1].tolist())
+    assert sums.right_squares == sum(c * c for c in auc[error == 0].tolist())
     # The definition on a sample of rows.
     for i in np.random.default_rng(1).integers(0, n, 40):
         tied, below, above = score == score[i], loss < loss[i], loss > loss[i]
@@ -168,7 +189,7 @@ def test_squares_are_exact_beyond_64_bits():
     n = 4_000_000  # all wrong rows above all right ones: credit2 = n for each, Σ credit2² = n³/2 = 3.2e19 > 2⁶⁴
     score = np.arange(n, dtype=np.float64)
     error = (score >= n // 2).astype(np.uint8)
-    sums = kernels.auc_counts(score, error)[1]
+    sums = kernels.auc_sums(score, error)
     assert sums.credit2 == 2 * (n // 2) ** 2
     assert sums.wrong_squares == sums.right_squares == (n // 2) * n**2 > 2**64
 
@@ -185,9 +206,11 @@ def test_strided_read_only_and_reversed_arrays_are_counted_and_not_changed():
     np.testing.assert_array_equal(credit2[0], expected[0])
     np.testing.assert_array_equal(comparable, expected[1])
     np.testing.assert_array_equal(kernels.order_by(loss).row, np.argsort(loss, kind="stable"))
-    np.testing.assert_array_equal(
-        kernels.auc_counts(score, (loss > 4).astype(np.uint8))[0], oracle.pair_counts(score, loss > 4)[0]
-    )
+    error, right = (loss > 4).astype(np.uint8), oracle.pair_counts(score, loss > 4)[0]
+    np.testing.assert_array_equal(auc_credit2(score, error), right)
+    two = np.stack([error, 1 - error], axis=1)
+    two.setflags(write=False)
+    assert kernels.auc_sums(score, two[:, 0]).credit2 == right[error == 1].sum()
     np.testing.assert_array_equal(table, before)
 
 
@@ -284,7 +307,7 @@ def test_bootstrap_of_rows_equals_counting_on_the_drawn_rows(case, seed, resampl
     n = len(case.score)
     rng = np.random.default_rng(seed)
     seeds_ = rng.integers(0, 2**64, resamples, dtype=np.uint64)
-    drawn = [np.repeat(np.arange(n), kernels.pairs.draw_units(seed, n)) for seed in seeds_]
+    drawn = [np.repeat(np.arange(n), kernels.draw_units(seed, n)) for seed in seeds_]
     expected = [totals(case.score[d], case.target[d]) for d in drawn]
     for backend in each_backend():
         for threads in (1, 3):
@@ -304,7 +327,7 @@ def test_bootstrap_of_clusters_equals_counting_on_the_rows_of_the_drawn_clusters
     seeds_ = rng.integers(0, 2**64, 3, dtype=np.uint64)
     expected = []
     for seed_ in seeds_:
-        taken = np.repeat(np.arange(n), kernels.pairs.draw_units(seed_, units)[unit])
+        taken = np.repeat(np.arange(n), kernels.draw_units(seed_, units)[unit])
         expected.append(totals(case.score[taken], case.target[taken]))
     for backend in each_backend():
         credit2, comparable, *_ = kernels.bootstrap_totals(case.score, case.target, unit, units, seeds_).T
@@ -319,7 +342,7 @@ def test_bootstrapped_areas_are_those_of_the_drawn_rows(case, seed, with_aurc):
     for backend in each_backend():
         found = kernels.bootstrap_areas(case.score, loss, np.arange(n), n, seeds_, with_aurc)
         for seed_, (m, bad, pairs2, area2, aurc) in zip(seeds_, found.tolist(), strict=True):
-            drawn = np.repeat(np.arange(n), kernels.pairs.draw_units(seed_, n))
+            drawn = np.repeat(np.arange(n), kernels.draw_units(seed_, n))
             s, e = case.score[drawn], loss[drawn]
             assert (m, bad, pairs2) == (n, e.sum(), totals(s, e)[0]), backend
             assert area2 == pytest.approx(2 * n**2 * oracle.augrc(s, e), abs=1e-9)
@@ -333,7 +356,7 @@ def test_twins_agree_on_large_bootstraps(n, scores, losses):
     seeds_ = np.random.default_rng(2).integers(0, 2**64, 4, dtype=np.uint64)
     found = [kernels.bootstrap_totals(score, loss, np.arange(n), n, seeds_, 2) for _ in each_backend()]
     np.testing.assert_array_equal(found[0], found[1])
-    drawn = np.repeat(np.arange(n), kernels.pairs.draw_units(seeds_[0], n))
+    drawn = np.repeat(np.arange(n), kernels.draw_units(seeds_[0], n))
     (credit2,), comparable = kernels.pair_counts(score[drawn][None], loss[drawn])
     assert 2 * int(found[0][0, 0]) == int(credit2.sum())
     assert 2 * int(found[0][0, 1]) == int(comparable.sum())
@@ -353,12 +376,12 @@ def test_weighted_counts_equal_their_definition_and_do_not_depend_on_row_order(c
     expected, expected_auc = oracle.weighted_pair_counts(s, d, w), oracle.weighted_pair_counts(s, e, w)
     order = rng.permutation(n)
     for _ in each_backend():
-        found = kernels.weighted_pair_counts(s, d, w)
-        auc = kernels.weighted_auc_counts(s, e, w)
+        found = weighted(s, d, w)
+        auc = kernels.weighted_auc_counts(kernels.order_by(s), e, w)
         for got, right in zip((*found, *auc), (*expected, *expected_auc), strict=True):
             np.testing.assert_allclose(got, right, rtol=1e-12, atol=1e-12)
-        moved = kernels.weighted_pair_counts(s[order], d[order], w[order])
-        moved_auc = kernels.weighted_auc_counts(s[order], e[order], w[order])
+        moved = weighted(s[order], d[order], w[order])
+        moved_auc = kernels.weighted_auc_counts(kernels.order_by(s[order]), e[order], w[order])
         for got, first in zip((*moved, *moved_auc), (*found, *auc), strict=True):
             np.testing.assert_array_equal(got, first[order])
 
@@ -368,7 +391,7 @@ def test_weighted_counts_equal_their_definition_and_do_not_depend_on_row_order(c
 def test_weighted_counts_with_unit_weights_are_the_integers(case, seed):
     credit2, comparable = oracle.pair_counts(case.score, case.target)
     for _ in each_backend():
-        credit, weight = kernels.weighted_pair_counts(case.score, case.target, np.ones(len(case.score)))
+        credit, weight = weighted(case.score, case.target, np.ones(len(case.score)))
         np.testing.assert_array_equal(2 * credit, credit2)
         np.testing.assert_array_equal(weight, comparable)
 
@@ -381,11 +404,11 @@ def test_counts_within_clusters_equal_their_definition(case, seed):
     rng = np.random.default_rng(seed)
     clusters = rng.integers(0, rng.integers(1, n + 1), n)
     w = rng.lognormal(size=n)
-    expected, weighted = oracle.within_counts(s, d, clusters), oracle.within_counts(s, d, clusters, w)
+    expected, by_weight = oracle.within_counts(s, d, clusters), oracle.within_counts(s, d, clusters, w)
     for _ in each_backend():
-        for got, right in zip(kernels.within_counts(s, d, clusters), expected, strict=True):
+        for got, right in zip(kernels.within_counts(s, d, kernels.group(clusters)), expected, strict=True):
             np.testing.assert_array_equal(got, right)
-        for got, right in zip(kernels.within_counts(s, d, clusters, w), weighted, strict=True):
+        for got, right in zip(weighted(s, d, w, clusters), by_weight, strict=True):
             np.testing.assert_allclose(got, right, rtol=1e-12, atol=1e-12 * w.sum())
 
 
@@ -395,9 +418,9 @@ def test_weighted_counts_within_clusters_do_not_depend_on_row_order(n):
     rng = np.random.default_rng(n)
     s, d, w = rng.integers(0, 9, n) / 9, rng.random(n).round(1), rng.lognormal(size=n)
     clusters = rng.integers(0, n // 5, n)
-    first = kernels.within_counts(s, d, clusters, w)
+    first = weighted(s, d, w, clusters)
     order = rng.permutation(n)
-    moved = kernels.within_counts(s[order], d[order], clusters[order], w[order])
+    moved = weighted(s[order], d[order], w[order], clusters[order])
     for a, b in zip(first, moved, strict=True):
         np.testing.assert_array_equal(a[order], b)
 
@@ -405,7 +428,7 @@ def test_weighted_counts_within_clusters_do_not_depend_on_row_order(n):
 @on_both_kernels
 def test_weighted_counts_are_exactly_zero_where_a_cluster_has_no_comparable_pair():
     w = np.array([0.1, 0.2, 0.3, 0.7, 1.1])
-    credit, weight = kernels.within_counts(np.arange(5.0), np.zeros(5), np.array([0, 0, 0, 1, 1]), w)
+    credit, weight = weighted(np.arange(5.0), np.zeros(5), w, np.array([0, 0, 0, 1, 1]))
     assert credit.tolist() == weight.tolist() == [0.0] * 5
 
 

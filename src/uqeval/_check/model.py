@@ -1,7 +1,8 @@
 """What a model puts out: labels, probabilities, logits, ensemble members, Dirichlet parameters."""
 
+import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -10,6 +11,13 @@ from uqeval._check.rows import Float, Int, numeric, to_array
 from uqeval._errors import InputError
 
 ROW_SUM_TOLERANCE = 1e-3  # real files are rounded: 2e-5 is normal, 0.98 is not
+
+
+class Widened(NamedTuple):
+    """Numbers that a reader has made float64, in an array of its own; and whether they came with fewer digits."""
+
+    values: Float
+    narrow: bool
 
 
 def check_labels(labels: ArrayLike, classes: int, *, name: str = "labels") -> Int:
@@ -31,20 +39,25 @@ def check_labels(labels: ArrayLike, classes: int, *, name: str = "labels") -> In
     return array.astype(np.int64)
 
 
-def check_probs(probs: ArrayLike, *, name: str = "probs", normalize: bool = False, ndim: int = 2) -> Float:
+def check_probs(probs: ArrayLike | Widened, *, name: str = "probs", normalize: bool = False, ndim: int = 2) -> Float:
     """(n, K) probabilities, K ≥ 2; (n,) is the probability of class 1. With ndim=3: (m, n, K) members.
 
     Values within rounding of [0, 1] are clipped; a row sum further than 1e-3 from 1 is an error.
     """
-    raw = numeric(name, probs)
-    tolerance = 1e-3 if raw.dtype.kind == "f" and raw.dtype.itemsize < 8 else 1e-6
-    array = raw.astype(np.float64)
+    if isinstance(probs, Widened):
+        array, narrow = probs
+    else:
+        raw = numeric(name, probs)
+        narrow = raw.dtype.kind == "f" and raw.dtype.itemsize < 8
+        array = raw.astype(np.float64)  # a copy, in the layout that it has
+    tolerance = 1e-3 if narrow else 1e-6
     binary = array.ndim == ndim - 1
     shape = "(m, n, K) with K ≥ 2 classes, or (m, n)" if ndim == 3 else "(n, K) with K ≥ 2 classes, or (n,)"
     if array.ndim not in (ndim - 1, ndim) or (not binary and array.shape[-1] < 2):
         raise InputError(f"`{name}` has shape {array.shape}. Pass {shape}, the probability of class 1.")
-    _reject_missing(name, array)
-    least = float(array.min(initial=0.0))
+    least, most = (float(find(array, initial=0.0)) for find in (np.min, np.max))  # NaN where there is one
+    if not math.isfinite(least + most):
+        _reject_missing(name, array)
     if normalize and not binary and least >= -tolerance:
         array = np.maximum(array, 0.0)
         sums = array.sum(axis=-1)
@@ -52,7 +65,7 @@ def check_probs(probs: ArrayLike, *, name: str = "probs", normalize: bool = Fals
             raise InputError(f"`{name}` sums to 0 in row {_row(sums == 0)}, which cannot be normalised.")
         return array / sums[..., None]
     off = np.zeros(0) if binary else np.abs(array.sum(axis=-1) - 1)
-    if least < -tolerance or float(array.max(initial=0.0)) > 1 + tolerance:
+    if least < -tolerance or most > 1 + tolerance:
         outside = (array < -tolerance) | (array > 1 + tolerance)
         place = np.unravel_index(int(outside.argmax()), array.shape)
         looks = binary or bool((off > ROW_SUM_TOLERANCE).mean() > 0.5)
@@ -64,7 +77,7 @@ def check_probs(probs: ArrayLike, *, name: str = "probs", normalize: bool = Fals
             hint = "These look like logits: pass them as `logits`, or apply softmax first."
         row = place[-1] if binary else place[-2]
         raise InputError(f"`{name}` holds {array[place]:g} in row {row}. {hint}")
-    clipped = np.clip(array, 0.0, 1.0, out=array if array is not raw else None)
+    clipped = array if least >= 0 and most <= 1 else np.clip(array, 0.0, 1.0, out=array)
     if least < 0 and not binary:  # what is used must sum to 1
         off = np.abs(clipped.sum(axis=-1) - 1)
     if off.max(initial=0.0) > ROW_SUM_TOLERANCE:

@@ -268,7 +268,10 @@ def check_rows(
 
 def recode(codes: Int | None) -> Int | None:
     """Codes 0..G-1 again after rows were dropped: a cluster without rows must not count."""
-    return None if codes is None else np.unique(codes, return_inverse=True)[1].astype(np.int64, copy=False)
+    if codes is None or not len(codes):
+        return codes
+    present = np.bincount(codes) > 0
+    return codes if present.all() else (np.cumsum(present) - 1)[codes]
 
 
 def check_codes(name: str, value: ArrayLike) -> tuple[Int, NDArray[Any]]:
@@ -287,6 +290,12 @@ def check_codes(name: str, value: ArrayLike) -> tuple[Int, NDArray[Any]]:
         raise InputError(f"`{name}` has {int(missing.sum())} missing entries (first at row {row}). Fill them in.")
     if array.dtype == object:  # as text: exact for any type, where float64 would merge large integers
         array = np.array([str(item) for item in array], dtype=np.str_)
+    if array.dtype.kind in "iu" and len(array):
+        low, span = int(array.min()), int(array.max()) - int(array.min())
+        if span < 4 * len(array):  # a table of all numbers between is faster than sorting
+            place = array.astype(np.int64) - low
+            present = np.bincount(place) > 0
+            return (np.cumsum(present) - 1)[place], (np.flatnonzero(present) + low).astype(array.dtype)
     values, codes = np.unique(array, return_inverse=True)
     return codes.astype(np.int64, copy=False), values
 

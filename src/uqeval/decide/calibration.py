@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -11,8 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from uqeval import kernels
 from uqeval._check import Float, Int, recode
 from uqeval.decide import bounds
+from uqeval.metrics.areas import Ranking
 
 _AT_ONCE = 1 << 16  # rows whose bets are placed at once
 
@@ -26,6 +27,7 @@ class Calibration:
     clusters: Int | None = None
     bound: str = "betting"  # for losses that are not 0/1: "betting" or "hoeffding-bentkus"
     what: str = "error"  # "error", "loss" or "misaligned"
+    ranking: Ranking | None = None  # the score in order, where somebody has it
 
     @property
     def n(self) -> int:
@@ -46,20 +48,36 @@ class Calibration:
         return self.n if self.cluster_rows is None else len(self.cluster_rows)
 
     @cached_property
+    def ordered(self) -> kernels.Order:
+        """Rows by score."""
+        return kernels.order_by(self.score) if self.ranking is None else self.ranking.order
+
+    @property
+    def _by_score(self) -> NDArray[Any]:
+        return self.ordered.row
+
+    @cached_property
     def sorted(self) -> Float:
         """Scores in order; −0.0 is 0.0."""
-        return np.sort(self.score + 0.0)
+        return self.score[self._by_score] + 0.0
 
     @cached_property
     def _wrong(self) -> Float:
         """Scores of the wrong rows in order."""
-        return np.sort(self.score[self.loss != 0] + 0.0)
+        return self.sorted[self.loss[self._by_score] != 0]
 
     @cached_property
     def _order(self) -> Int:
-        """Rows by score, then loss, then cluster: sums of floats do not depend on the order of rows."""
-        keys = (self.loss,) if self.clusters is None else (self.clusters, self.loss)
-        return np.lexsort((*keys, self.score + 0.0))
+        """Rows by score, then loss, then cluster: neither sums of floats nor the hash depend on the order of rows."""
+        order = self.ordered
+        rows = order.row.astype(np.int64)
+        if order.ties:  # only those have to be sorted further
+            tied = np.flatnonzero(np.repeat(order.size > 1, order.size))
+            block = np.repeat(np.arange(len(order.size)), order.size)[tied]
+            inside = rows[tied]
+            keys = (self.loss[inside],) if self.clusters is None else (self.clusters[inside], self.loss[inside])
+            rows[tied] = inside[np.lexsort((*keys, block))]
+        return rows
 
     @cached_property
     def _running(self) -> Float:
@@ -176,37 +194,33 @@ class Calibration:
         return self._kept[key]
 
     def moments(self, thresholds: Float) -> bounds.Moments:
-        """Of the clusters below each of the ascending thresholds; kept, for other risks and sizes."""
-        key = thresholds.tobytes()
-        if key not in self._kept:
-            parts = [bounds.moments(total, rows) for total, rows in self.cluster_totals(thresholds)]
-            self._kept[key] = bounds.Moments(*map(np.concatenate, zip(*parts, strict=True)))
-        return self._kept[key]
+        """Of the clusters below each of the thresholds."""
+        return self.moments_at(self.accepted(thresholds))
+
+    def moments_at(self, accepted: Int) -> bounds.Moments:
+        """Of the clusters of so many accepted rows."""
+        return bounds.Moments(*(part[accepted] for part in self._running_moments))
+
+    @cached_property
+    def _running_moments(self) -> bounds.Moments:
+        """Of the clusters of the k first rows, k = 0..n: what each row adds, added up. One pass for all thresholds."""
+        assert self.clusters is not None
+        order = self._by_score if self.binary else self._order
+        loss, codes = self.loss[order].astype(np.float64), self.clusters[order]
+        rows, lost = before(codes, loss)  # of the same cluster
+        added = (rows == 0, loss, np.ones(self.n), loss * (2 * lost + loss), lost + loss * (rows + 1), 2 * rows + 1)
+        return bounds.Moments(*(np.concatenate([[0.0], np.cumsum(x, dtype=np.float64)]) for x in added))
 
     @cached_property
     def _kept(self) -> dict[Any, Any]:
         return {}
-
-    def cluster_totals(self, thresholds: Float) -> Iterator[tuple[Float, Float]]:
-        """For each of the ascending thresholds: loss and number of the accepted rows of each cluster."""
-        assert self.clusters is not None
-        assert self.cluster_rows is not None
-        count, done = len(self.cluster_rows), 0
-        total, rows = np.zeros(count), np.zeros(count)
-        for size in self.accepted(thresholds):
-            new = self._order[done:size]
-            codes = self.clusters[new]
-            rows = rows + np.bincount(codes, minlength=count)
-            total = total + np.bincount(codes, weights=self.loss[new].astype(np.float64), minlength=count)
-            done = size
-            yield total, rows
 
     # ---- parts of it ----
 
     def take(self, rows: Int) -> Calibration:
         """Some of the rows."""
         codes = None if self.clusters is None else recode(self.clusters[rows])
-        return replace(self, score=self.score[rows], loss=self.loss[rows], clusters=codes)
+        return replace(self, score=self.score[rows], loss=self.loss[rows], clusters=codes, ranking=None)
 
     def one_row_per_cluster(self, rng: np.random.Generator) -> Calibration:
         """A random row of each cluster: independent rows again. Does not depend on the order of rows."""
@@ -215,7 +229,17 @@ class Calibration:
         first = np.flatnonzero(np.diff(self.clusters[order], prepend=-1))
         size = np.diff(first, append=len(order))
         chosen = order[first + np.minimum((rng.random(len(first)) * size).astype(np.int64), size - 1)]
-        return replace(self, score=self.score[chosen], loss=self.loss[chosen], clusters=None)
+        return replace(self, score=self.score[chosen], loss=self.loss[chosen], clusters=None, ranking=None)
+
+
+def before(codes: Int, x: Float) -> tuple[Float, Float]:
+    """For each row: how many rows before it have its code, and the sum of their x."""
+    order = kernels.group(codes)
+    count, total = np.empty((2, len(codes)))
+    running = np.cumsum(x[order.row]) - x[order.row]
+    count[order.row] = np.arange(len(codes)) - np.repeat(order.first, order.size)
+    total[order.row] = running - np.repeat(running[order.first], order.size)
+    return count, total
 
 
 def split_rows(cals: list[Calibration], share: float, rng: np.random.Generator) -> NDArray[np.bool_]:

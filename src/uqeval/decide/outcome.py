@@ -90,14 +90,25 @@ def count(
 
 
 def cluster_interval(total: Float, rows: Float, level: float) -> Interval:
-    """Interval of Σ total / Σ rows over clusters: t on the logit scale, joined with Clopper–Pearson at the effective
-    number of rows, which holds where errors are few or losses skewed."""
-    se = _cluster_se(total, rows)
-    if math.isnan(se):  # a single cluster says nothing
-        return Interval(0.0, 1.0) if rows.any() else UNKNOWN
-    some = rows > 0
-    number, share = int(some.sum()), float(total.sum()) / float(rows.sum())
-    size = float(bounds.effective_rows(bounds.moments(total[some], rows[some]))[0])
+    """Interval of Σ total / Σ rows over clusters."""
+    low, high = cluster_intervals(bounds.moments(total, rows), level)
+    return Interval(float(low[0]), float(high[0]))
+
+
+def cluster_intervals(of: bounds.Moments, level: float) -> tuple[Float, Float]:
+    """Of the mean loss over clusters: t on the logit scale, joined with Clopper–Pearson at the effective number of
+    rows, which holds where errors are few or losses skewed."""
+    sizes = bounds.effective_rows(of)
+    ends = [
+        _cluster_interval(int(number), share, se, size, level)
+        for number, share, se, size in zip(of.clusters, *_cluster_shares(of), sizes, strict=True)
+    ]
+    return np.array([end.low for end in ends]), np.array([end.high for end in ends])
+
+
+def _cluster_interval(number: int, share: float, se: float, size: float, level: float) -> Interval:
+    if number < 2:  # a single cluster says nothing
+        return Interval(0.0, 1.0) if number else UNKNOWN
     exact = clopper_pearson(size * share, size, level)
     if se == 0 or not 0 < share < 1:
         return exact
@@ -107,9 +118,15 @@ def cluster_interval(total: Float, rows: Float, level: float) -> Interval:
 
 def _cluster_se(total: Float, rows: Float) -> float:
     """Standard error of Σ total / Σ rows over clusters; NaN for fewer than two."""
-    some = rows > 0
-    number, size = int(some.sum()), float(rows.sum())
-    if number < 2:
-        return math.nan
-    excess = (total - float(total.sum()) / size * rows)[some] / size
-    return settled(math.sqrt(number / (number - 1) * float((excess * excess).sum())))
+    return float(_cluster_shares(bounds.moments(total, rows))[1][0])
+
+
+def _cluster_shares(of: bounds.Moments) -> tuple[Float, Float]:
+    """Mean losses and their standard errors."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = of.loss / of.rows
+        squares = of.loss2 - 2 * share * of.both + share**2 * of.rows2
+        # Where all clusters have the same share of losses nothing is left but rounding.
+        squares = np.where(squares > 1e-14 * of.loss2, squares, 0.0)
+        se = np.sqrt(of.clusters / (of.clusters - 1) * squares) / of.rows
+    return share, np.array([settled(x) if number > 1 else math.nan for x, number in zip(se, of.clusters, strict=True)])

@@ -12,7 +12,7 @@ from uqeval._errors import InputError
 from uqeval._result import number
 from uqeval.decide import bounds
 from uqeval.decide.calibration import Calibration
-from uqeval.decide.outcome import cluster_interval
+from uqeval.decide.outcome import cluster_intervals
 from uqeval.decide.results import Curve, with_notes
 from uqeval.decide.rows import (
     check_candidates,
@@ -129,24 +129,29 @@ def risk_map(
         name, values = only_score("score", score, predictions, "Pass one; call risk_map once for each.")
         cal = clean_rows({name: values}, target, nan)[name]
         note_few_clusters(cal)
-    fixed = check_candidates(thresholds)
+    return map_rows(cal, name, level, check_candidates(thresholds), tuple(notes))
+
+
+def map_rows(
+    cal: Calibration, name: str | None, level: float, fixed: Float | None = None, notes: tuple[str, ...] = ()
+) -> RiskMap:
+    """The map of clean rows, at fixed thresholds or at those of the grid."""
     candidates = cal.grid() if fixed is None else fixed
     accepted = cal.accepted(candidates)
     candidates, accepted = candidates[accepted > 0], accepted[accepted > 0]
     if len(candidates) == 0:
         raise InputError("`thresholds` lie below all scores: there is nothing to map.")
     bad = cal.bad(candidates)
-    pointwise, simultaneous = (_band(cal, candidates, sure) for sure in (level, 1 - (1 - level) / len(candidates)))
+    bands = (band(cal, accepted, bad, sure) for sure in (level, 1 - (1 - level) / len(candidates)))
+    pointwise, simultaneous = bands
     curve = (candidates, accepted / cal.n, bad / accepted, *pointwise, *simultaneous, accepted, bad)
-    return RiskMap(cal.n, level, cal.what, name, *curve, warnings=tuple(notes))
+    return RiskMap(cal.n, level, cal.what, name, *curve, warnings=notes)
 
 
-def _band(cal: Calibration, thresholds: Float, level: float) -> tuple[Float, Float]:
-    """Two-sided bounds of the risk below each threshold."""
-    accepted, bad = cal.accepted(thresholds), cal.bad(thresholds)
+def band(cal: Calibration, accepted: Int, bad: Float, level: float) -> tuple[Float, Float]:
+    """Two-sided bounds of the risk of so many accepted rows with such a loss."""
     if cal.clusters is not None:
-        ends = [cluster_interval(total, rows, level) for total, rows in cal.cluster_totals(thresholds)]
-        return np.array([end.low for end in ends]), np.array([end.high for end in ends])
+        return cluster_intervals(cal.moments_at(accepted), level)
     if cal.binary:
         return risk_band(accepted, bad, level)
     alpha = (1 - level) / 2

@@ -163,12 +163,17 @@ def clean_rows(
     cleaned: dict[str | None, Calibration] = {}
     for key, values in zip(scores, given.values(), strict=True):
         s, e, _, g = check_rows(values, rows, kind=target.kind, name=name, clusters=target.clusters, nan=nan)
-        if np.isneginf(s).any():  # it would be below the threshold that accepts nothing
-            row = int(np.isneginf(s).argmax())
-            raise InputError(f"`score` is −inf at row {row}. Replace it by a number below all others.")
+        reject_lowest(s)
         e = e if e.dtype == np.uint8 else e + 0.0  # −0.0 is 0.0
         cleaned[key] = Calibration(s, e, g, bound, target.what if e.dtype == np.uint8 else "loss")
     return cleaned
+
+
+def reject_lowest(score: Float) -> None:
+    """A score of −inf would be below the threshold that accepts nothing."""
+    if score.min() == -np.inf:
+        row = int(score.argmin())
+        raise InputError(f"`score` is −inf at row {row}. Replace it by a number below all others.")
 
 
 def note_few_clusters(cal: Calibration) -> None:

@@ -1,6 +1,6 @@
 """What is compared in memory: scores of one model, plain arrays, or models on the same rows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -40,7 +40,9 @@ def find_candidates(
         raise InputError(f"{metric.name} is the same for all scores of one model. Compare models instead.")
     else:
         data = RowData.of(without_zero_weights(given))
-        found = [Candidate(name, data, name) for name in check_scores(given, asked)]
+        names = check_scores(given, asked)
+        data.compute_scores(names)
+        found = [Candidate(name, data, name) for name in names]
     if len(found) < 2:
         raise InputError(f"Only one candidate ({found[0].name}). Pass at least two.")
     for candidate in found:
@@ -49,10 +51,12 @@ def find_candidates(
     return found
 
 
-def inside(found: list[Candidate], rows: Int) -> list[Candidate]:
-    """The same candidates on some of the rows."""
-    parts = {id(c.data): c.data.take(rows) for c in found}
-    return [replace(c, data=parts[id(c.data)]) for c in found]
+def by_group(found: list[Candidate], groups: Int, parts: int) -> Iterator[list[Candidate]]:
+    """The same candidates on the rows of each group."""
+    whole = {id(c.data): c.data for c in found}
+    for cut in zip(*(data.split(groups, parts) for data in whole.values()), strict=True):
+        own = dict(zip(whole, cut, strict=True))
+        yield [replace(c, data=own[id(c.data)]) for c in found]
 
 
 def _models(given: Mapping[str, Predictions], asked: list[str] | None, metric: Metric) -> list[Candidate]:

@@ -8,9 +8,10 @@ import numpy as np
 
 from uqeval._check import Progress
 from uqeval._errors import UQWarning, collected, notify
-from uqeval.evaluation.candidates import Candidate, find_candidates, find_pairs, inside
+from uqeval.evaluation.candidates import Candidate, by_group, find_candidates, find_pairs
 from uqeval.evaluation.comparison import Comparison, Pair
 from uqeval.evaluation.evaluate import spans_groups
+from uqeval.evaluation.row_data import RowData
 from uqeval.inference.measure import joint, resample
 from uqeval.inference.multiplicity import adjust, bootstrap_contrasts, heterogeneity
 from uqeval.inference.paired import ALIKE, Contrast, contrast, rank_alike
@@ -51,20 +52,34 @@ def compare_rows(
     """All pairs of candidates in memory; what limits them is in `warnings`."""
     with collected() as raised:
         found = find_candidates(given, scores, question.metric)
-        names = [candidate.name for candidate in found]
-        pairs = find_pairs(names, question.baseline)
-        whole = _differences(found, pairs, question)
-        data, groups = found[0].data, {}
-        if data.pred.groups is not None:
-            for code, group in enumerate(data.pred.group_names):
-                members = np.flatnonzero(data.pred.groups == code)
-                if len(members) < 2:
-                    notify(f"group {group!r} has a single row and is left out")
-                    continue
-                groups[group] = _differences(inside(found, members), pairs, question)
-        spans = data.pred.groups is not None and spans_groups(data)
-        answer = answered(question, names, pairs, whole, groups, spans)
-    return replace(answer, n=data.n, warnings=(*dict.fromkeys(raised), *_cautions(question.metric, found)))
+        answer = _compared(found, question)
+    return replace(answer, warnings=(*dict.fromkeys(raised), *_cautions(question.metric, found)))
+
+
+def compare_data(data: RowData, names: Sequence[str], question: Question) -> Comparison:
+    """Scores of rows that were evaluated already: what they share is there, and groups are left alone."""
+    found = [Candidate(name, data, name) for name in names]
+    with collected() as raised:
+        answer = _compared(found, question, by_groups=False)
+    return replace(answer, warnings=(*dict.fromkeys(raised), *_cautions(question.metric, found)))
+
+
+def _compared(found: list[Candidate], question: Question, *, by_groups: bool = True) -> Comparison:
+    names = [candidate.name for candidate in found]
+    pairs = find_pairs(names, question.baseline)
+    whole = _differences(found, pairs, question)
+    data, groups = found[0].data, {}
+    by_groups = by_groups and data.pred.groups is not None
+    if by_groups:
+        names_of, codes = data.pred.group_names, data.pred.groups
+        assert codes is not None
+        for group, part in zip(names_of, by_group(found, codes, len(names_of)), strict=True):
+            if part[0].data.n < 2:
+                notify(f"group {group!r} has a single row and is left out")
+                continue
+            groups[group] = _differences(part, pairs, question)
+    answer = answered(question, names, pairs, whole, groups, by_groups and spans_groups(data))
+    return replace(answer, n=data.n)
 
 
 def answered(
@@ -98,9 +113,7 @@ def answered(
 
 
 def _differences(found: list[Candidate], pairs: list[tuple[int, int]], question: Question) -> Differences:
-    metric, first = question.metric, found[0].data
-    if metric.uses_score and metric.target == "loss" and all(c.data is first for c in found):
-        first.count_pairs([str(c.score) for c in found])
+    metric = question.metric
     if question.resamples:
         with np.errstate(invalid="ignore"):  # an infinite log-loss that a resample leaves out is 0·∞
             return _resampled(found, pairs, question)

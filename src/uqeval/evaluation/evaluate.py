@@ -2,11 +2,10 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from uqeval import scores as score_functions
 from uqeval._check import Progress, check_lengths, check_seed, check_vector, omits, to_array, without_nan
@@ -14,6 +13,7 @@ from uqeval._errors import InputError, collected, notify
 from uqeval.evaluation.result import Evaluation, Mixed, Row
 from uqeval.evaluation.row_data import RowData
 from uqeval.inference.estimate import bootstrapped
+from uqeval.inference.forms import load_beside
 from uqeval.inference.measure import resample
 from uqeval.inference.multiplicity import heterogeneity
 from uqeval.inference.result import Estimate
@@ -37,19 +37,21 @@ def evaluate_rows(
     pred: Predictions, scores: Sequence[str] | str | None, metrics: Sequence[str] | str | None, how: How
 ) -> Evaluation:
     """All estimates of predictions in memory; what limits them is in `warnings`."""
+    load_beside()
     with collected() as raised:
         data = RowData.of(without_zero_weights(pred))
         names = check_scores(pred, scores)
         chosen = check_metrics(data, metrics)
+        data.compute_scores(names)
         for name in names:
             if count := int(np.isinf(data.score(name)).sum()):
                 notify(f"{name}: {count} infinite values; they rank first or last and tie")
-        groups = {group: members for group, members in _groups(data) if len(members) >= 2}
+        groups = {name for name, size in _sizes(data).items() if size >= 2}
         told = _Counter(how, names, chosen, 1 + len(groups))
-        rows = list(told(estimates(data, names, chosen, how)))
-        for group, members in groups.items():
-            part = told(estimates(data.take(members), names, chosen, how))
-            rows += [replace(row, group=group) for row in part]
+        rows = list(told(estimates(data, names, chosen, how, by_row=bool(groups))))
+        for group, part in _groups(data):
+            if group in groups:
+                rows += told(estimates(part, names, chosen, how, group=group))
         note_small([group for group in pred.group_names if group not in groups])
         mixed: tuple[Mixed, ...] = ()
         if groups and spans_groups(data):
@@ -135,15 +137,18 @@ def check_metrics(data: RowData, metrics: Sequence[str] | str | None) -> list[Me
     return list(dict.fromkeys(chosen))
 
 
-def _groups(data: RowData) -> Iterator[tuple[str, NDArray[np.int64]]]:
+def _sizes(data: RowData) -> dict[str, int]:
+    """Rows of each group."""
+    groups, names = data.pred.groups, data.pred.group_names
+    counts = () if groups is None else np.bincount(groups, minlength=len(names)).tolist()
+    return dict(zip(names, counts, strict=False))
+
+
+def _groups(data: RowData) -> Iterator[tuple[str, RowData]]:
     """The rows of each group."""
-    pred = data.pred
-    if pred.groups is None:
-        return
-    order = np.argsort(pred.groups, kind="stable")
-    bounds = np.searchsorted(pred.groups[order], np.arange(len(pred.group_names) + 1))
-    for code, group in enumerate(pred.group_names):
-        yield group, order[bounds[code] : bounds[code + 1]]
+    groups, names = data.pred.groups, data.pred.group_names
+    if groups is not None:
+        yield from zip(names, data.split(groups, len(names)), strict=True)
 
 
 # ---- rows → estimates -------------------------------------------------------------------------------------------
@@ -165,20 +170,27 @@ class _Counter:
                 self._progress("evaluating", self._done, self._total)
 
 
-def estimates(data: RowData, names: Sequence[str], metrics: Sequence[Metric], how: How) -> Iterator[Row]:
+def estimates(
+    data: RowData,
+    names: Sequence[str],
+    metrics: Sequence[Metric],
+    how: How,
+    *,
+    group: str | None = None,
+    by_row: bool = False,
+) -> Iterator[Row]:
     """Every score with every metric that ranks, then the metrics of the model itself."""
     ranking = [metric for metric in metrics if metric.uses_score]
-    if any(metric.target == "loss" for metric in ranking):
-        data.count_pairs(names)
+    data.count(names, ranking, by_row=by_row)
     wanted = [(name, metric) for name in names for metric in ranking]
     for name, metric in [*wanted, *((None, metric) for metric in metrics if not metric.uses_score)]:
         measured = data.measured(metric, name)
         # The same seed for all: an interval does not depend on what else is asked for.
-        found = measured.estimate(how.level, check_seed(how.seed))
+        found = measured.estimate(how.level, how.seed)
         if how.resamples:
             drawn = resample([measured], how.resamples, check_seed(how.seed), how.progress)
             found = bootstrapped(found, drawn[0])
-        yield Row(name, metric.name, None, found)
+        yield Row(name, metric.name, group, found)
 
 
 # ---- groups -----------------------------------------------------------------------------------------------------

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -13,11 +13,14 @@ from uqeval import kernels, truth
 from uqeval import scores as score_functions
 from uqeval._check import Float, Int, check_weight_values, recode
 from uqeval._rows import logit_loss_rows, pick, top_class
+from uqeval.inference.count import count_sample
 from uqeval.inference.measure import Measurement
 from uqeval.inference.sample import Confidences, Rows, Sample
 from uqeval.inputs import Predictions
+from uqeval.metrics.areas import Ranking, Swept
 from uqeval.metrics.proper import brier_rows, log_loss_rows, right_rows, weighted_mean
 from uqeval.metrics.registry import Metric
+from uqeval.scores.registry import compute_all
 
 Column = NDArray[Any] | None
 # What a user must give for each quantity.
@@ -30,6 +33,9 @@ _GIVEN: dict[str, tuple[str, ...]] = {
 _GIVEN |= {"brier": ("probs", "labels"), "log_loss": ("probs", "labels"), "loss in [0, 1]": ("error",)}
 
 
+_MANY = 20_000  # rows from which on scores share the cores
+
+
 class RowData:
     """Columns by name, from wherever they come; `find` gives one, or None where it cannot be had."""
 
@@ -40,26 +46,32 @@ class RowData:
         weights: Float | None = None,
         clusters: Int | None = None,
         pred: Predictions | None = None,
+        ranked: Callable[[str], Ranking] | None = None,
     ) -> None:
         self.rows = Rows(n, None if weights is None else check_weight_values(weights), clusters)
         self._pred = pred
         self._find, self._weights = find, weights
+        self._ranked = ranked or self._column_ranked
         self._columns: dict[str, Column] = {}
         self._samples: dict[tuple[str, str], Sample] = {}
-        self._counts: dict[str, tuple[Int, Int]] = {}
+        self._rankings: dict[str, Ranking] = {}
         self._confidences: Confidences | None = None
+        self.kept: dict[Any, Any] = {}  # what charts and pages make of the rows, once
 
     @classmethod
     def of(cls, pred: Predictions) -> RowData:
         """Of predictions."""
         return cls(pred.n, partial(_found, pred), pred.weights, pred.clusters, pred)
 
-    def take(self, rows: Int) -> RowData:
-        """Some of the rows, with what is computed already."""
-        clusters = None if self.rows.clusters is None else recode(self.rows.clusters[rows])
-        return RowData(
-            len(rows), partial(_taken, self, rows), None if self._weights is None else self._weights[rows], clusters
-        )
+    def __getstate__(self) -> dict[str, Any]:
+        """Without orders and counts, which can be made again."""
+        return self.__dict__ | {"_samples": {}, "_rankings": {}, "_confidences": None, "kept": {}}
+
+    def split(self, codes: Int, parts: int) -> Iterator[RowData]:
+        """The rows of each part (0, 1, …), with what is computed already: columns are cut, and orders too."""
+        cut = _Cut(self, codes, parts)
+        for k in range(parts):
+            yield cut.part(k)
 
     @property
     def n(self) -> int:
@@ -113,18 +125,47 @@ class RowData:
         absent = [name for name in given if getattr(self._pred, name, None) is None]
         return tuple(dict.fromkeys(absent or given))
 
+    def compute_scores(self, names: Iterable[str]) -> None:
+        """All scores in one pass over the probabilities."""
+        found = compute_all(names, self.pred)
+        self._columns |= {f"score {name}": values for name, values in found.items()}
+
+    def ranking(self, what: str) -> Ranking:
+        """A column as a ranking: sorted once, whoever asks."""
+        if what not in self._rankings:
+            self._rankings[what] = self._ranked(what)
+        return self._rankings[what]
+
+    def _column_ranked(self, what: str) -> Ranking:
+        return Ranking(self._column(what).astype(np.float64, copy=False))
+
     def tie_rate(self, name: str) -> float:
         """Share of the pairs of rows whose scores are equal."""
-        order = kernels.order_by(self.score(name))
-        return float((order.end - order.start - 1).sum()) / (self.n * (self.n - 1))
+        sample = self._samples.get((name, "error"))
+        swept = None if sample is None else sample.ranked
+        pairs = swept.sums.tied_pairs if isinstance(swept, Swept) else self.ranking(f"score {name}").order.tied_pairs
+        return pairs / (self.n * (self.n - 1))
 
-    def count_pairs(self, names: Iterable[str]) -> None:
-        """Pair counts against the loss of all scores at once: the loss is sorted once, scores share the cores."""
-        loss, names = self["loss"], list(names)
-        if self.rows.plain and loss is not None:
-            stacked = np.stack([self.score(name) for name in names])
-            credit2, comparable = kernels.pair_counts(stacked, loss, threads=kernels.cores())
-            self._counts |= {name: (credit2[k], comparable) for k, name in enumerate(names)}
+    def count(self, names: Iterable[str], metrics: Iterable[Metric], *, by_row: bool = False) -> None:
+        """All tallies of the scores, which share the cores; whatever is asked, a score is sorted once.
+
+        Where 0/1 errors of plain rows are all there is, their order is enough, without the rows: unless `by_row`.
+        """
+        metrics = list(metrics)
+        by_row = by_row or not self.rows.plain
+        for what in {metric.target for metric in metrics}:
+            if self._column(what).dtype != np.uint8:
+                by_row = True
+                self.ranking(what).order  # noqa: B018  here, before scores share the cores
+        jobs = []
+        for name in names:
+            samples = [(metric, self._sample(name, metric.target)) for metric in metrics]
+            jobs.append(partial(_count, self.ranking(f"score {name}"), samples, by_row))
+        if self.n >= _MANY:
+            kernels.side_by_side(jobs)
+        else:  # a thread would cost more than it saves
+            for job in jobs:
+                job()
 
     def measured(self, metric: Metric, score: str | None = None) -> Measurement:
         """The metric on these rows; what ranks one score against one target shares its sorting."""
@@ -146,15 +187,70 @@ class RowData:
         if what == "loss in [0, 1]" and target is self["error"]:
             what = "error"  # the same sample as for the metrics that take nothing else
         if (name, what) not in self._samples:
-            counts = self._counts.get(name) if what == "loss" else None
-            self._samples[name, what] = Sample(self.score(name), target, self.rows, counts)
+            losses = None if target.dtype == np.uint8 else self.ranking(what)
+            self._samples[name, what] = Sample(self.ranking(f"score {name}"), target, self.rows, losses)
         return self._samples[name, what]
 
 
-def _taken(data: RowData, rows: Int, what: str) -> Column:
-    """Some rows of a column."""
-    column = data[what]
-    return None if column is None else column[rows]
+def _count(ranking: Ranking, samples: list[tuple[Metric, Sample]], by_row: bool) -> None:
+    """All tallies of a score."""
+    if by_row:
+        ranking.order  # noqa: B018  first of all: marks and counts are made from it
+    areas = any(metric.tally == "area" for metric, _ in samples)
+    for metric, sample in samples:
+        if areas and metric.tally == "auc" and sample.rows.weights is None:
+            sample.ranked  # noqa: B018  one sweep for all
+        count_sample(metric, sample)
+
+
+class _Cut:
+    """Rows by group. Columns are gathered once for all groups, and the order of a group is cut out of that of all."""
+
+    def __init__(self, whole: RowData, codes: Int, parts: int) -> None:
+        self.whole, self.codes = whole, codes
+        self.row = kernels.group(codes).row
+        self.bounds = np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=parts))])
+        self._columns: dict[str, Column] = {}
+        self._orders: dict[str, kernels.Order] = {}
+
+    def part(self, k: int) -> RowData:
+        """The rows of group k."""
+        members = self.row[self.bounds[k] : self.bounds[k + 1]]
+        rows, weights = self.whole.rows, self.whole._weights
+        clusters = None if rows.clusters is None else recode(rows.clusters[members])
+        weights = None if weights is None else weights[members]
+        return RowData(len(members), partial(self._column, k), weights, clusters, None, partial(self._ranking, k))
+
+    def _column(self, k: int, what: str) -> Column:
+        if what not in self._columns:
+            column = self.whole[what]
+            self._columns[what] = None if column is None else column[self.row]
+        column = self._columns[what]
+        return None if column is None else column[self.bounds[k] : self.bounds[k + 1]]
+
+    def _ranking(self, k: int, what: str) -> Ranking:
+        if what not in self._orders:
+            self._orders[what] = self._cut_order(self.whole.ranking(what).order)
+        order, part = self._orders[what], slice(self.bounds[k], self.bounds[k + 1])
+        values = self._column(k, what)
+        assert values is not None
+        return Ranking(values.astype(np.float64, copy=False), kernels.Order(order.row[part], order.new[part]))
+
+    @cached_property
+    def _place(self) -> NDArray[np.uint32]:
+        """Of each row inside its group."""
+        place = np.empty(len(self.row), dtype=np.uint32)
+        place[self.row] = np.arange(len(self.row)) - np.repeat(self.bounds[:-1], np.diff(self.bounds))
+        return place
+
+    def _cut_order(self, order: kernels.Order) -> kernels.Order:
+        """Group after group, each in its own order, rows numbered inside the group."""
+        slots = kernels.group(self.codes[order.row]).row
+        value = np.cumsum(order.new)[slots]
+        new = np.ones(len(slots), dtype=np.bool_)
+        new[1:] = value[1:] != value[:-1]
+        new[self.bounds[:-1][self.bounds[:-1] < len(new)]] = True
+        return kernels.Order(self._place[order.row[slots]], new)
 
 
 def _found(pred: Predictions, what: str) -> Column:

@@ -69,7 +69,7 @@ def resample_samples(
     keys = [key for s in samples for key in (s.score, s.loss)] + ([] if first.weights is None else [first.weights])
     unit, units = _units(first, keys)
     values = np.full((len(samples), resamples), np.nan)
-    threads = kernels.cores()
+    threads = kernels.threads()
     repeated = first.weights is not None or isinstance(metric.formula, Accepted)
     if first.plain:
         # Put rows in the order of their numbers: then a draw is a row.

@@ -1,13 +1,21 @@
 """Rows in memory → tallies."""
 
 import math
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from uqeval import kernels
-from uqeval._check import Float, Int
-from uqeval.inference.influence import area_influence, concordance_influence, ece_influence, later_shares
+from uqeval._check import Float
+from uqeval.inference.influence import (
+    Linear,
+    area_influence,
+    concordance_influence,
+    ece_influence,
+    later_shares,
+    swept_influence,
+)
 from uqeval.inference.sample import Confidences, Rows, Sample
 from uqeval.inference.tally import (
     NAN,
@@ -21,19 +29,25 @@ from uqeval.inference.tally import (
     PairTally,
     Spread,
 )
-from uqeval.metrics.areas import Formula
+from uqeval.metrics.areas import Formula, Swept
 from uqeval.metrics.correlation import pair_rows
 from uqeval.metrics.proper import weighted_mean
 from uqeval.metrics.registry import Metric
 
-_CELLS = 4096  # rows of the calibration test are pooled into that many cells of almost equal confidence
+_CELLS = 4096  # rows from which on the calibration test pools them …
+_FINE = 480  # … into cells of that many confidences; a multiple of the number of bins
 
 
 def count_sample(metric: Metric, sample: Sample) -> AucTally | PairTally | AreaTally:
-    """The tally of a metric that ranks rows."""
-    if metric.tally == "auc":
-        return _auc(sample)
-    return _area(metric, sample) if metric.tally == "area" else _pairs(metric, sample)
+    """The tally of a metric that ranks rows; metrics that differ in the last step only (AURC, AUARC) share it."""
+    key = metric.formula or metric.tally
+    if key not in sample.tallies:
+        if metric.tally == "area":
+            sample.tallies[key] = _area(metric, sample)
+        else:
+            sample.tallies[key] = _auc(sample) if metric.tally == "auc" else _paired(metric, sample)
+    found: AucTally | PairTally | AreaTally = sample.tallies[key]
+    return found
 
 
 # ---- pairs ------------------------------------------------------------------------------------------------------
@@ -44,41 +58,56 @@ def _auc(sample: Sample) -> AucTally:
     if not sizes.wrong.rows or not sizes.right.rows:
         return AucTally(sizes, False, 0, 0)
     if sizes.plain:
-        sums = sample.auc[1]
+        sums = sample.auc
         pairs = sums.wrong * (sample.n - sums.wrong)
         squares = (sums.wrong_squares, sums.right_squares)
-        return AucTally(sizes, sample.constant_score, sums.credit2, pairs, *squares)
+        return AucTally(sizes, sample.ranking.constant, sums.credit2, pairs, *squares)
     (credit, total), left = _left_out_of(sample)
-    return AucTally(sizes, sample.constant_score, credit, total / 2, left=left)
+    return AucTally(sizes, sample.ranking.constant, credit, total / 2, left=left)
 
 
-def _pairs(metric: Metric, sample: Sample) -> PairTally:
-    """UQ-C-index, Somers' D; tau-b."""
+def _paired(metric: Metric, sample: Sample) -> PairTally:
+    return _tau(sample) if metric.tally == "tau" else _pairs(sample)
+
+
+def _pairs(sample: Sample) -> PairTally:
+    """UQ-C-index, Somers' D."""
     sample, sizes = sample.as_loss, sample.rows.sizes()
-    if metric.tally == "tau":
-        return _tau(sample)
     if sample.rows.plain:
-        sums = kernels.concordance_sums(*sample.pair_counts)
+        sums = sample.concordance
         left = Spread(sample.n, sums.shift / sample.n, max(0.0, sums.shift2 - sums.shift**2 / sample.n))
         left = left if sums.shift == sums.shift else Spread(sample.n, NAN, NAN)
-        return PairTally(sizes, sample.constant_score, sums.credit2, sums.comparable, left)
+        return PairTally(sizes, sample.ranking.constant, sums.credit2, sums.comparable, left)
     (credit, total), left = _left_out_of(sample)
-    return PairTally(sizes, sample.constant_score, 2 * credit, total, left)
+    return PairTally(sizes, sample.ranking.constant, 2 * credit, total, left)
 
 
 def _tau(sample: Sample) -> PairTally:
+    """Kendall's tau-b."""
+    sample = sample.as_loss
     (sign, in_score, in_truth), without = _tau_sums(sample)
     left = _tau_left((sign, in_score, in_truth), without)
     return PairTally(sample.rows.sizes(), False, sign + in_truth, in_truth, _spread((left + 1) / 2), in_score)
 
 
 def _tau_sums(sample: Sample) -> tuple[list[float], list[Float]]:
-    inside = None
-    if sample.rows.clusters is not None:
-        credit, in_truth = sample.within()
-        _, in_score = Sample(sample.loss, sample.score, sample.rows).within()
+    """Totals of sign, pairs that differ in score and in truth (each pair twice), and the same without each unit."""
+    rows = sample.rows
+    inside: list[Float] | None = None
+    if rows.clusters is not None:
+        credit, in_truth = sample.within
+        _, in_score = Sample(sample.truth, sample.score, rows, sample.ranking).within
         inside = [2 * credit - in_truth, in_score, in_truth]
-    return _left_out(sample.rows, list(pair_rows(sample.score, sample.loss, sample.rows.weights)), inside)
+    totals, without = [], []
+    for k, part in enumerate(pair_rows(sample.ranking, sample.truth, rows.weights)):
+        own = part if rows.weights is None else part * rows.weights
+        totals.append(kernels.order_free_sum(own))
+        if inside is None:
+            without.append(totals[k] - 2.0 * own)
+        else:
+            within = inside[k] if rows.weights is None else inside[k] * rows.weights
+            without.append(totals[k] - 2.0 * rows.by_unit(own) + rows.by_unit(within))
+    return totals, without
 
 
 def _tau_left(totals: tuple[float, ...] | list[float], without: list[Float]) -> Float:
@@ -95,33 +124,20 @@ def _left_out_of(sample: Sample) -> tuple[list[float], Spread]:
 
 
 def _concordance_left(sample: Sample) -> tuple[list[float], Float]:
-    inside = None if sample.rows.clusters is None else list(sample.within())
-    totals, (credit, total) = _left_out(sample.rows, list(sample.pairs), inside)
+    rows = sample.rows
+    if rows.clusters is None:
+        own = [x if rows.weights is None else x * rows.weights for x in sample.pairs]
+        totals = [kernels.order_free_sum(x) for x in own]
+        credit, total = (whole - 2.0 * x for whole, x in zip(totals, own, strict=True))
+    else:
+        of_units, inside = sample.pairs_of_units
+        if rows.weights is None:
+            totals = [float(x.sum()) for x in of_units]  # multiples of ½
+        else:
+            totals = [kernels.order_free_sum(x * rows.weights) for x in sample.pairs]
+        credit, total = (whole - 2.0 * x + within for whole, x, within in zip(totals, of_units, inside, strict=True))
     with np.errstate(divide="ignore", invalid="ignore"):
         return totals, np.where(total > 1e-12 * totals[1], credit / total, NAN)
-
-
-def _left_out(rows: Rows, sums: list[Float], inside: list[Float] | None) -> tuple[list[float], list[Float]]:
-    """Totals of pair sums (each pair twice), and the same without each row or cluster.
-
-    `sums[k][i]` is the sum over the other rows j of something symmetric in (i, j), weighted by w_j; `inside[k][i]` the
-    same over the rows of i's own cluster.
-    """
-    totals, without = [], []
-    for k, part in enumerate(sums):
-        own = part if rows.weights is None else part * rows.weights
-        total = kernels.order_free_sum(own)
-        totals.append(total)
-        if rows.clusters is None or inside is None:
-            without.append(total - 2.0 * own)
-            continue
-        within = inside[k] if rows.weights is None else inside[k] * rows.weights
-        without.append(total - 2.0 * _by_cluster(own, rows.clusters) + _by_cluster(within, rows.clusters))
-    return totals, without
-
-
-def _by_cluster(x: Float, clusters: Int) -> Float:
-    return np.bincount(clusters, weights=x).astype(np.float64)
 
 
 def _spread(x: Float) -> Spread:
@@ -134,22 +150,29 @@ def _spread(x: Float) -> Spread:
 
 def _area(metric: Metric, sample: Sample) -> AreaTally:
     assert metric.formula is not None
-    sizes, rows = sample.sizes, sample.rows
-    value = float(metric.formula.value(sample.ranked))
+    sizes, rows, ranked = sample.sizes, sample.rows, sample.ranked
+    value = float(metric.formula.value(ranked))
+    few = _contributions(metric, sample) if metric.interval == "gamma" else {}
     if math.isnan(value) or not sizes.wrong.rows:
-        tally = AreaTally(sizes, value, 0.0, 0.0, None if rows.clusters is None else 0.0)
-    else:
-        part = rows.w * area_influence(sample, metric) / rows.total_weight
-        bad = sample.target > 0
-        right2, wrong2 = (kernels.order_free_sum(part[side] ** 2) for side in (~bad, bad))
-        tally = AreaTally(sizes, value, right2, wrong2, _clusters2(part, rows))
-    return _with_contributions(tally, metric, sample) if metric.interval == "gamma" else tally
+        return AreaTally(sizes, value, 0.0, 0.0, None if rows.clusters is None else 0.0, **few)
+    if isinstance(ranked, Swept):
+        right2, wrong2 = (x / sample.n**2 for x in swept_influence(ranked, metric).squares(ranked))
+        return AreaTally(sizes, value, right2, wrong2, _swept_clusters2(metric, sample), **few)
+    part = rows.w * area_influence(sample, metric) / rows.total_weight
+    bad = sample.target > 0
+    right2, wrong2 = (kernels.order_free_sum(part[side] ** 2) for side in (~bad, bad))
+    return AreaTally(sizes, value, right2, wrong2, _clusters2(part, rows), **few)
 
 
-def _with_contributions(tally: AreaTally, metric: Metric, sample: Sample) -> AreaTally:
-    """The area as Σ contributions of wrong rows, and the most that one more wrong unit could add."""
-    ranked, total = sample.ranked, sample.rows.total_weight
-    if isinstance(metric.formula, Formula) and metric.formula.slopes(ranked).aurc:
+def _contributions(metric: Metric, sample: Sample) -> dict[str, float]:
+    """The area as Σ contributions of wrong rows, squared, and the most that one more wrong unit could add."""
+    ranked, total, sizes = sample.ranked, sample.rows.total_weight, sample.sizes
+    walked = isinstance(metric.formula, Formula) and metric.formula.slopes(ranked).aurc
+    if isinstance(ranked, Swept):
+        sums = ranked.sums
+        squares = sums.shares2 / total**2 if walked else sums.later2 / (4 * sums.rows**4)
+        return {"contributions2": squares, "largest": (sums.harmonic if walked else 1.0) / total * sizes.largest}
+    if walked:
         steps = ranked.steps
         by_row, largest = later_shares(ranked), float((steps.step / steps.weight).sum()) / total
     else:
@@ -157,14 +180,36 @@ def _with_contributions(tally: AreaTally, metric: Metric, sample: Sample) -> Are
         by_row, largest = np.empty(sample.n), 1.0 / total
         by_row[blocks.row] = np.repeat((total - np.cumsum(blocks.weight) + blocks.weight / 2) / total, blocks.size)
     parts = sample.rows.w * sample.loss * by_row / total
-    few = {"contributions2": kernels.order_free_sum(parts * parts), "largest": largest * tally.sizes.largest}
-    return AreaTally(tally.sizes, tally.value, tally.right2, tally.wrong2, tally.clusters2, **few)
+    return {"contributions2": kernels.order_free_sum(parts * parts), "largest": largest * sizes.largest}
+
+
+def _swept_clusters2(metric: Metric, sample: Sample) -> float | None:
+    """Squared influences of clusters, from sums over each that all metrics share."""
+    rows, ranked = sample.rows, sample.ranked
+    if rows.clusters is None:
+        return None
+    assert isinstance(ranked, Swept)
+    found = swept_influence(ranked, metric)
+    if isinstance(found, Linear):
+        e, credit2, right, wrong = sample.swept_units
+        units = (float(found.slope) * (credit2 if found.of_credit else e)) / found.per
+        units += (float(found.right) / found.per) * right + (float(found.wrong) / found.per) * wrong
+    else:
+        start, end = found.cut
+        order, wrong_rows = sample.ranking.order.row, (ranked.row_marks & 1).view(np.bool_)
+        units = np.zeros(len(rows.held)) - (found.risk - found.near) * rows.held
+        for part, share in ((slice(0, start), 1.0), (slice(start, end), found.share)):
+            code, bad = rows.clusters[order[part]], wrong_rows[part]
+            taken, errors = (np.bincount(x, minlength=len(units)) for x in (code, code[bad]))
+            units += share * (errors - found.near * taken) / found.coverage
+    units /= sample.n
+    return float((units * units).sum())
 
 
 def _clusters2(part: Float, rows: Rows) -> float | None:
     if rows.clusters is None:
         return None
-    groups = np.bincount(rows.clusters, weights=part)
+    groups = kernels.cell_sums(part, rows.clusters, len(rows.held))
     return float((groups * groups).sum())
 
 
@@ -185,16 +230,27 @@ def count_ece(given: Confidences) -> EceTally:
 
 
 def calibration_cells(given: Confidences) -> Cells:
-    """The spread of confidences inside a pooled cell is far below the noise of a draw. Does not depend on row order."""
-    rows, row_bin = given.rows, given.bins.row_bin
-    order = np.lexsort((rows.w, given.confidence, row_bin))
-    c, b = given.confidence[order], row_bin[order]
-    if rows.weights is not None or len(c) <= _CELLS:
-        return Cells(np.ones(len(c), dtype=np.int64), c, rows.w[order], b)
-    cut = np.arange(len(c)) * _CELLS // len(c)
-    first = np.flatnonzero(np.concatenate([[True], (cut[1:] != cut[:-1]) | (b[1:] != b[:-1])]))
-    size = np.diff(first, append=len(c))
-    return Cells(size, np.add.reduceat(c, first) / size, np.ones(len(first)), b[first])
+    """Rows to draw labels for: one by one, or many of them pooled with their neighbours of almost equal confidence.
+
+    The confidences inside a pooled cell differ by up to 0.002, which changes the variance of a draw by less than 1%.
+    """
+    rows, row_bin, c = given.rows, given.bins.row_bin, given.confidence
+    if rows.n <= _CELLS:
+        order = np.lexsort((rows.w, c, row_bin))
+        return Cells(np.ones(rows.n, dtype=np.int64), c[order], rows.w[order], row_bin[order])
+    key = row_bin * _FINE + np.clip(np.ceil(c * _FINE).astype(np.int64) - 1, 0, _FINE - 1)
+    size = np.bincount(key)
+    filled = np.flatnonzero(size)
+    size, cell = size[filled], (np.cumsum(size > 0) - 1)[key]
+
+    def by_cell(x: Float) -> Float:
+        return kernels.cell_sums(x, cell, len(size))
+
+    mean = by_cell(c) / size
+    if rows.weights is None:
+        return Cells(size, mean, np.ones(len(size)), filled // _FINE)
+    weight, *powers = (by_cell(rows.weights**k) for k in range(1, 5))
+    return Cells(size, mean, weight / size, filled // _FINE, np.stack(powers))
 
 
 # ---- K candidates -----------------------------------------------------------------------------------------------
@@ -205,13 +261,29 @@ def joint_of_samples(metric: Metric, samples: list[Sample]) -> JointTally:
 
     DeLong placements, delete-one shifts or influence values, whichever the interval of the metric itself uses.
     """
+    if metric.tally != "auc" and metric.tally != "area":
+        samples = [sample.as_loss for sample in samples]
+    for sample in samples:
+        if not sample.binary:
+            sample.truth.order  # noqa: B018  several samples may share it
+    kernels.side_by_side([partial(_sort, metric, sample) for sample in samples])
     if metric.tally == "auc":
         found = _joint_auc(samples)
     elif metric.tally == "area":
         found = _joint_areas(metric, samples)
     else:
-        found = _joint_pairs(metric, [sample.as_loss for sample in samples])
+        found = _joint_pairs(metric, samples)
     return found.mapped(metric.affine)
+
+
+def _sort(metric: Metric, sample: Sample) -> None:
+    """What takes time for each score, so that scores can share the cores."""
+    sample.ranking.order  # noqa: B018
+    if metric.tally == "area":
+        if isinstance(sample.ranked, Swept):
+            sample.ranked.by_place  # noqa: B018
+    elif sample.rows.weights is None:
+        sample.counts  # noqa: B018
 
 
 def joint_of_rows(values: list[float], influence: list[Float], rows: Rows) -> JointTally:
@@ -222,7 +294,7 @@ def joint_of_rows(values: list[float], influence: list[Float], rows: Rows) -> Jo
 def _influence_part(rows: Rows, influence: Float, df: float, inflate: Float | None = None) -> JointPart:
     units = influence * (rows.w / rows.total_weight)
     if rows.clusters is not None:
-        units = np.stack([np.bincount(rows.clusters, weights=row) for row in units])
+        units = np.stack([rows.by_unit(row) for row in units])
         count = units.shape[1]
         return JointPart.of_units(units * math.sqrt(count / (count - 1)) if count > 1 else units * NAN, df)
     return JointPart.of_units(units * (math.sqrt(rows.n / (rows.n - 1)) if inflate is None else np.sqrt(inflate)), df)
@@ -251,7 +323,7 @@ def _joint_auc(samples: list[Sample]) -> JointTally:
         # Two models: each its own errors, so DeLong's common-label formula does not apply.
         influence = np.stack([concordance_influence(sample) for sample in samples])
         return JointTally(values, (_influence_part(rows, influence, smallest - 1),))
-    credit, wrong = np.stack([sample.auc[0] for sample in samples]), first.target.astype(bool)
+    credit, wrong = np.stack([sample.counts[0] for sample in samples]), first.target.astype(bool)
     parts = []
     for side in (~wrong, wrong):
         count = int(side.sum())
@@ -267,7 +339,7 @@ def _joint_pairs(metric: Metric, samples: list[Sample]) -> JointTally:
     df = rows.sizes().units - 1
     if rows.plain and metric.tally == "pairs":
         return _plain_pairs(samples)
-    tallies = [_pairs(metric, sample) for sample in samples]
+    tallies = [_paired(metric, sample) for sample in samples]
     if metric.tally == "tau":
         left = [(_tau_left(*_tau_sums(sample)) + 1) / 2 for sample in samples]
     else:
@@ -280,7 +352,7 @@ def _plain_pairs(samples: list[Sample]) -> JointTally:
     n = samples[0].n
     values, units = np.full(len(samples), NAN), np.empty((len(samples), n))
     for k, sample in enumerate(samples):
-        credit2, comparable = sample.pair_counts
+        credit2, comparable = sample.counts
         total = int(comparable.sum())
         if total == 0 or total <= 2 * int(comparable.max()):
             values[k] = int(credit2.sum()) / (2 * total) if total else NAN

@@ -32,6 +32,7 @@ from uqeval.inference.bootstrap import check_resamples, percentile
 from uqeval.inference.measure import Measurement, resample
 from uqeval.inference.result import Estimate
 from uqeval.inference.sample import Confidences, Rows, Sample
+from uqeval.metrics.areas import Ranking
 from uqeval.metrics.calibration import check_confidence
 from uqeval.metrics.ood import check_in_out
 from uqeval.metrics.registry import Metric, get_metric
@@ -169,7 +170,7 @@ def _clean(
         kind, name = metric.target_kind, metric.needs[1]
         s, t, w, g = check_rows(values[0], values[1], weights, kind=kind, name=name, clusters=clusters, nan=nan)
         rows = Rows(len(t), w, g)
-        return Measurement(metric, Sample(s, t, rows), rows)
+        return Measurement(metric, Sample(Ranking(s), t, rows), rows)
     if check_choice("nan", nan, ("raise", "omit")) == "omit":
         raise InputError(f'nan="omit" is for the metrics that rank rows; drop the rows with NaN before {metric.name}.')
     first: Any

@@ -4,13 +4,17 @@ Their mean square gives the variance, their sums over clusters the cluster-robus
 difference. One mechanism for every metric.
 """
 
+from __future__ import annotations
+
 import math
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
 from uqeval._check import Float
 from uqeval.inference.sample import Sample
-from uqeval.metrics.areas import Accepted, Blocks, Ranked
+from uqeval.metrics.areas import Accepted, Blocks, Formula, Ranked, Swept
 from uqeval.metrics.calibration import Bins, l1
 from uqeval.metrics.registry import Metric
 
@@ -23,16 +27,117 @@ def concordance_influence(sample: Sample) -> Float:
     return 2.0 * sample.rows.total_weight * (credit - value * comparable) / total
 
 
-def area_influence(sample: Sample, metric: Metric) -> Float:
-    """What the metric's formula makes of the influences on the areas (before its affine map)."""
+class Linear(NamedTuple):
+    """Influences of 0/1 errors on an area: (slope·x + right or wrong)/per, x being e or credit2 of the sweep."""
+
+    of_credit: bool
+    slope: float
+    right: float
+    wrong: float
+    per: float
+
+    def squares(self, swept: Swept) -> tuple[float, float]:
+        """Σ of squares over the right and over the wrong rows; integers up to the last division where x is credit2."""
+        sums, found = swept.sums, []
+        credits = ((sums.credit2, sums.right_squares), (sums.credit2, sums.wrong_squares))
+        moments = credits if self.of_credit else ((sums.right_sum, sums.right_sum2), (sums.wrong_sum, sums.wrong_sum2))
+        for (first, second), own, rows in zip(
+            moments, (self.right, self.wrong), (swept.right, sums.wrong), strict=True
+        ):
+            if sums.blocks <= 1 and rows:  # all rows of a class are alike: nothing to lose digits in
+                total = rows * (self.slope * (first / rows) + own) ** 2
+            else:
+                total = self.slope * self.slope * second + 2 * self.slope * own * first + rows * own * own
+            found.append(max(0.0, total / self.per**2))
+        return found[0], found[1]
+
+    def at_places(self, swept: Swept) -> Float:
+        """In order of the score."""
+        x = swept.by_place[self.of_credit].astype(np.float64, copy=False)
+        own = np.where(swept.row_marks & 1, float(self.wrong), float(self.right))
+        found: Float = (float(self.slope) * x + own) / self.per
+        return found
+
+
+def linear(swept: Swept, formula: Formula) -> Linear:
+    """On any area but that of the surest share."""
+    slopes, sums = formula.slopes(swept), swept.sums
+    n = sums.rows
+    if slopes.augrc:  # v_i P(S > s_i) + E[V; S < s_i] − 2T, half of the ties
+        twice = 2 * swept.accepted2
+        return Linear(True, -n, 2 * n * sums.wrong - twice, 2 * n * n - twice, 2 * n * n)
+    if slopes.h_auc:  # (1 − v_i) P(V=1, S > s_i) + v_i P(V=0, S < s_i) − 2T
+        return Linear(True, n, -2 * sums.credit2, -2 * sums.credit2, 2 * n * n)
+    # On AURC: e + best − T + slope·(v − rate); on the oracle's: slope·(v − rate); on the rate: v − rate.
+    own = []
+    for v in (0.0, 1.0):
+        apart = v - sums.rate
+        both = slopes.aurc + slopes.excess
+        own.append(
+            both * (sums.best - sums.aurc) + slopes.aurc * sums.slope * apart + slopes.span * apart * (1 - sums.slope)
+        )
+    return Linear(False, slopes.aurc + slopes.excess, own[0], own[1], formula.per(swept))
+
+
+class CutSums(NamedTuple):
+    """The surest share of 0/1 errors: influences are a·(v − near)/coverage − (risk − near), a how much is accepted."""
+
+    coverage: float
+    risk: float
+    near: float
+    cut: tuple[int, int]  # the block of tied rows that the cut goes through
+    share: float  # how much of it is accepted
+
+    @classmethod
+    def of(cls, swept: Swept, rule: Accepted) -> CutSums:
+        place = rule.coverage * swept.sums.rows
+        start, end = swept.block_at(place)
+        return cls(rule.coverage, *swept.accepted(rule.coverage), (start, end), (place - start) / (end - start))
+
+    def value(self, wrong: float, share: float) -> float:
+        return share * (wrong - self.near) / self.coverage - (self.risk - self.near)
+
+    def squares(self, swept: Swept) -> tuple[float, float]:
+        """Σ over the right and over the wrong rows."""
+        start, end = self.cut
+        bounds = [0, swept.wrong_before(start), swept.wrong_before(end), swept.sums.wrong]
+        places = [0, start, end, swept.sums.rows]
+        right2 = wrong2 = 0.0
+        for k, share in enumerate((1.0, self.share, 0.0)):
+            wrong = bounds[k + 1] - bounds[k]
+            right2 += (places[k + 1] - places[k] - wrong) * self.value(0.0, share) ** 2
+            wrong2 += wrong * self.value(1.0, share) ** 2
+        return right2, wrong2
+
+    def at_places(self, swept: Swept) -> Float:
+        """In order of the score."""
+        start, end = self.cut
+        share = np.zeros(swept.sums.rows)
+        share[:start], share[start:end] = 1.0, self.share
+        return share * ((swept.row_marks & 1) - self.near) / self.coverage - (self.risk - self.near)
+
+
+def swept_influence(swept: Swept, metric: Metric) -> Linear | CutSums:
+    """How each row with a 0/1 error moves an area."""
     assert metric.formula is not None
-    ranked = sample.ranked
+    accepted = isinstance(metric.formula, Accepted)
+    return CutSums.of(swept, metric.formula) if accepted else linear(swept, metric.formula)  # type: ignore[arg-type]
+
+
+def area_influence(sample: Sample, metric: Metric) -> Float:
+    """What the metric's formula makes of the influences on the areas (before its affine map), row by row."""
+    assert metric.formula is not None
+    order, ranked = sample.ranking.order, sample.ranked  # sorted before it is swept
+    if isinstance(ranked, Swept):
+        result = np.empty(sample.n)
+        result[order.row] = swept_influence(ranked, metric).at_places(ranked)
+        return result
     if isinstance(metric.formula, Accepted):
         return _accepted_influence(ranked, sample.loss, metric.formula)
     slopes = metric.formula.slopes(ranked)
     total = np.zeros(sample.n)
-    aurc = aurc_influence(ranked, sample.loss) if slopes.aurc or slopes.excess else total
-    best = _best_influence(sample) if slopes.excess or slopes.span else total
+    aurc = _kept(sample, "aurc", aurc_influence) if slopes.aurc or slopes.excess else total
+    best = _kept(sample, "best", _best_influence) if slopes.excess or slopes.span else total
     if slopes.aurc:
         total = total + slopes.aurc * aurc
     if slopes.excess:
@@ -44,6 +149,15 @@ def area_influence(sample: Sample, metric: Metric) -> Float:
     if slopes.h_auc:
         total = total + slopes.h_auc * _h_auc_influence(ranked, sample.loss)
     return total / metric.formula.per(ranked)
+
+
+def _kept(sample: Sample, what: str, influence: Callable[[Ranked, Sample], Float]) -> Float:
+    """Several metrics share it."""
+    if what not in sample.tallies:
+        assert isinstance(sample.ranked, Ranked)
+        sample.tallies[what] = influence(sample.ranked, sample)
+    found: Float = sample.tallies[what]
+    return found
 
 
 def _by_row(blocks: Blocks, per_block: Float) -> Float:
@@ -60,7 +174,7 @@ def later_shares(ranked: Ranked) -> Float:
     return _by_row(blocks, np.add.reduceat(later, blocks.first) / blocks.size)
 
 
-def aurc_influence(ranked: Ranked, loss: Float) -> Float:
+def aurc_influence(ranked: Ranked, sample: Sample) -> Float:
     """R_i − T + Σ_{k ≥ r_i} step_k (v_i − R_k)/W_k, averaged over the places of the row's tie block."""
     blocks, steps = ranked.blocks, ranked.steps
     per_weight = steps.step / steps.weight
@@ -69,7 +183,7 @@ def aurc_influence(ranked: Ranked, loss: Float) -> Float:
     rest = steps.risk - later_risk - ranked.aurc
     if len(blocks.size) < len(blocks.row):
         later, rest = (np.add.reduceat(x, blocks.first) / blocks.size for x in (later, rest))
-    return loss * _by_row(blocks, later) + _by_row(blocks, rest)
+    return sample.loss * _by_row(blocks, later) + _by_row(blocks, rest)
 
 
 def best_slope(rate: float) -> float:
@@ -77,12 +191,11 @@ def best_slope(rate: float) -> float:
     return -math.log1p(-rate) if rate < 1 else 0.0
 
 
-def _best_influence(sample: Sample) -> Float:
+def _best_influence(ranked: Ranked, sample: Sample) -> Float:
     """On the oracle's AURC: in closed form for 0/1 errors, else as AURC of the loss itself."""
     if sample.binary:
-        rate = sample.ranked.rate
-        return best_slope(rate) * (sample.loss - rate)
-    return aurc_influence(sample.ranked.oracle, sample.loss)
+        return best_slope(ranked.rate) * (sample.loss - ranked.rate)
+    return aurc_influence(ranked.oracle, sample)
 
 
 def _augrc_influence(ranked: Ranked, loss: Float) -> Float:

@@ -48,6 +48,8 @@ def estimate_ranking(metric: Metric, tally: AucTally | PairTally | AreaTally, le
         found = _pairs(metric, tally, level)
     else:
         found = {"gamma": _area, "log": _excess, "binomial": _accepted}[metric.interval](metric, tally, level)
+    if metric.affine == (0.0, 1.0):
+        return found
     a, b = metric.affine
     low, high = (a + b * found.low, a + b * found.high)[:: 1 if b > 0 else -1]
     return replace(found, value=tally.mapped(metric.affine), low=low, high=high, se=abs(b) * found.se)
@@ -331,22 +333,48 @@ def miscalibrated(tally: EceTally, cells: Cells, alpha: float, rng: np.random.Ge
 
 def _drawn(cells: Cells, count: int, rng: np.random.Generator) -> tuple[Float, Float]:
     """(count, bins) gaps and variances of the gaps when labels follow the confidences."""
-    if (cells.size == 1).all():
-        hits = (rng.random((count, len(cells.mean))) < cells.mean).astype(np.float64)
-    else:
-        hits = rng.binomial(cells.size, cells.mean, size=(count, len(cells.mean))).astype(np.float64)
     first = np.flatnonzero(np.diff(cells.of_bin, prepend=-1))  # cells come bin by bin
 
     def by_bin(x: Float) -> Float:
         return np.add.reduceat(x, first, axis=-1)
 
-    w, w2 = cells.weight, cells.weight**2
-    diff = hits - cells.size * cells.mean
-    squares = hits * (1 - cells.mean) ** 2 + (cells.size - hits) * cells.mean**2
-    total, total2 = by_bin(cells.size * w), by_bin(cells.size * w2)
-    gap = by_bin(diff * w) / total
-    spread = by_bin(squares * w2) - 2 * gap * by_bin(diff * w2) + gap**2 * total2
+    # Of each cell: Σ w·(hit − p), Σ w²·(hit − p) and Σ w²·(hit − p)².
+    if cells.powers is None:
+        gaps, squared_gaps, squares = _drawn_alike(cells, count, rng)
+        total2 = by_bin(cells.size * cells.weight**2)
+    else:
+        gaps, squared_gaps, squares = _drawn_pooled(cells.mean, cells.powers, count, rng)
+        total2 = by_bin(cells.powers[0])
+    total = by_bin(cells.size * cells.weight)
+    gap = by_bin(gaps) / total
+    spread = by_bin(squares) - 2 * gap * by_bin(squared_gaps) + gap**2 * total2
     size = total**2 / total2
     rows = by_bin(cells.size.astype(np.float64))
     factor = np.where(rows > 1, size / np.maximum(size - 1, 1e-12), 0.0)
     return gap, np.maximum(spread, 0.0) / total**2 * factor
+
+
+def _drawn_alike(cells: Cells, count: int, rng: np.random.Generator) -> tuple[Float, Float, Float]:
+    """Rows of a cell weigh the same: the hits are binomial."""
+    if (cells.size == 1).all():
+        hits = (rng.random((count, len(cells.mean))) < cells.mean).astype(np.float64)
+    else:
+        hits = rng.binomial(cells.size, cells.mean, size=(count, len(cells.mean))).astype(np.float64)
+    w, w2 = cells.weight, cells.weight**2
+    diff = hits - cells.size * cells.mean
+    squares = hits * (1 - cells.mean) ** 2 + (cells.size - hits) * cells.mean**2
+    return diff * w, diff * w2, squares * w2
+
+
+def _drawn_pooled(mean: Float, powers: Float, count: int, rng: np.random.Generator) -> tuple[Float, Float, Float]:
+    """Rows of a cell differ in weight: the first two sums are normal, with their variances and covariance.
+
+    (hit − p)² = p(1 − p) + (1 − 2p)(hit − p) gives the third.
+    """
+    two, three, four = powers
+    variance = mean * (1 - mean)
+    first, second = rng.standard_normal((2, count, len(mean)))
+    gaps = np.sqrt(variance * two) * first
+    slope = three / two
+    squared_gaps = slope * gaps + np.sqrt(variance * np.maximum(four - slope * three, 0.0)) * second
+    return gaps, squared_gaps, variance * two + (1 - 2 * mean) * squared_gaps

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from uqeval._check import Float, Progress
+from uqeval._check import Float, Progress, check_seed
 from uqeval.inference.bootstrap import resample_ece, resample_means, resample_samples
 from uqeval.inference.count import (
     calibration_cells,
@@ -34,8 +34,8 @@ class Measurement:
     given: Sample | Confidences | Float
     rows: Rows
 
-    def estimate(self, level: float, rng: np.random.Generator) -> Estimate:
-        """Value, standard error and the interval of the metric."""
+    def estimate(self, level: float, seed: int | np.random.Generator) -> Estimate:
+        """Value, standard error and the interval of the metric; the seed is for intervals that draw."""
         metric, given = self.metric, self.given
         if isinstance(given, Sample):
             return estimate_ranking(metric, count_sample(metric, given), level)
@@ -45,7 +45,9 @@ class Measurement:
 
         def rejected() -> bool:
             if level not in confidences.tested:
-                confidences.tested[level] = miscalibrated(tally, calibration_cells(confidences), 1 - level, rng)
+                confidences.tested[level] = miscalibrated(
+                    tally, calibration_cells(confidences), 1 - level, check_seed(seed)
+                )
             return confidences.tested[level]
 
         return estimate_ece(metric, tally, level, rejected)

@@ -4,12 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from uqeval import kernels
 from uqeval._check import Float
 from uqeval.inference.count import count_sample
 from uqeval.inference.intervals import estimate_ranking
 from uqeval.inference.result import Estimate
 from uqeval.inference.sample import Sample
-from uqeval.metrics.areas import tie_blocks
+from uqeval.metrics.areas import Ranking
 from uqeval.metrics.ood import average_precision, rank_needed, stack
 from uqeval.metrics.registry import REGISTRY
 
@@ -60,15 +61,6 @@ def estimate_aupr(
 ) -> Estimate:
     """Average precision with foreign rows as positives; resampling changes multiplicities of sorted rows only."""
     score, out = stack(score_in, score_out)
-    blocks = tie_blocks(-score, out, None)
-    foreign = out[blocks.row].astype(bool)
-    block = np.repeat(np.arange(len(blocks.size)), blocks.size)
-    of_in, of_out = block[~foreign], block[foreign]
-    values = np.empty(resamples)
-    for b in range(resamples):
-        known = np.bincount(of_in[rng.integers(0, len(of_in), len(of_in))], minlength=len(blocks.size))
-        new = np.bincount(of_out[rng.integers(0, len(of_out), len(of_out))], minlength=len(blocks.size))
-        found = np.cumsum(new)
-        seen = found + np.cumsum(known)
-        values[b] = (new * found / np.maximum(seen, 1)).sum() / len(of_out)
+    seeds = rng.integers(0, 2**64, size=(resamples, 2), dtype=np.uint64)
+    values = kernels.bootstrap_precision(Ranking(-score).marks(out), seeds)
     return _percentile(values, average_precision(-score, out), level, len(score))

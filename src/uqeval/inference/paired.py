@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from uqeval import kernels
 from uqeval.inference.sample import Sample
 from uqeval.inference.tally import NAN, JointTally
 
@@ -43,8 +42,9 @@ def contrast(joint: JointTally, a: int, b: int) -> Contrast:
     if variance <= 0 or math.sqrt(variance) < 1e-15:
         return Contrast(difference, 0.0, math.inf, 0.0, 1.0)
     # Welch–Satterthwaite; with one part it is that part's own df.
-    spread = sum(v * v / part.df for v, part in zip(variances, joint.parts, strict=True) if v > 0 and part.df > 0)
-    df = variance**2 / spread if spread > 0 else 0.0
+    parts = [(v, part.df) for v, part in zip(variances, joint.parts, strict=True) if v > 0 and part.df > 0]
+    spread = sum(v * v / df for v, df in parts)
+    df = parts[0][1] if len(joint.parts) == len(parts) == 1 else variance**2 / spread if spread > 0 else 0.0
     t = difference / math.sqrt(variance)
     close = any(part.close(a, b) for part in joint.parts)
     return Contrast(difference, math.sqrt(variance), df, t, _two_sided(t, df), close)
@@ -63,7 +63,7 @@ def rank_alike(a: Sample, b: Sample) -> bool:
     """Whether two candidates order all rows alike, against the same target: every metric is the same then."""
     if not np.array_equal(a.target, b.target):
         return False
-    first, second = kernels.order_by(a.score), kernels.order_by(b.score)
+    first, second = a.ranking.order, b.ranking.order
     ranks = np.empty((2, a.n), dtype=np.int64)
     ranks[0, first.row], ranks[1, second.row] = first.start, second.start
     return bool(np.array_equal(ranks[0], ranks[1]))

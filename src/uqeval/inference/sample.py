@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from uqeval import kernels
 from uqeval._check import Float, Int
 from uqeval.inference.tally import Held, Mass, Sizes
-from uqeval.kernels import AucSums
-from uqeval.metrics.areas import Ranked
+from uqeval.kernels import AucSums, ConcordanceSums
+from uqeval.metrics.areas import Ranked, Ranking, Swept, ranked_by
 from uqeval.metrics.calibration import Bins, bin_rows
 
 
@@ -48,41 +48,70 @@ class Rows:
         """Independent rows of equal weight."""
         return self.weights is None and self.clusters is None
 
+    @cached_property
+    def by_cluster(self) -> kernels.Order:
+        """The rows, cluster by cluster."""
+        assert self.clusters is not None
+        return kernels.group(self.clusters)
+
+    @cached_property
+    def held(self) -> Float:
+        """Weight of each cluster."""
+        assert self.clusters is not None
+        return np.bincount(self.clusters, weights=self.weights).astype(np.float64)
+
+    @cached_property
+    def _all_right(self) -> Sizes:
+        return self._sizes(None)
+
     def sizes(self, target: NDArray[Any] | None = None) -> Sizes:
         """Whom the sums are of: right and wrong rows by the target, all right without one."""
-        wrong = np.zeros(self.n, dtype=np.bool_) if target is None else target > 0
-        bad = int(np.count_nonzero(wrong))
+        return self._all_right if target is None else self._sizes(target)
+
+    def _sizes(self, target: NDArray[Any] | None) -> Sizes:
         binary = target is not None and target.dtype == np.uint8
+        bad = 0 if target is None else int(np.count_nonzero(target))
+        wrong = np.zeros(self.n, dtype=np.bool_) if target is None else target > 0 if not self.plain else None
         clusters, largest = None, 1.0 if self.weights is None else float(self.weights.max())
-        if self.clusters is not None:
-            held = np.bincount(self.clusters, weights=self.weights)
-            sides = (np.bincount(self.clusters[side], minlength=1) for side in (~wrong, wrong))
-            clusters = Held(len(held), *(int(np.count_nonzero(side)) for side in sides))
-            largest = float(held.max())
-        if self.weights is None:
+        if self.clusters is not None and wrong is not None:
+            errors = np.bincount(self.clusters[wrong], minlength=len(self.held))
+            rows = np.bincount(self.clusters) if self.weights is not None else self.held
+            clusters = Held(len(rows), int(np.count_nonzero(rows > errors)), int(np.count_nonzero(errors)))
+            largest = float(self.held.max())
+        if self.weights is None or wrong is None:
             right, of_wrong = (Mass(rows, float(rows), float(rows)) for rows in (self.n - bad, bad))
         else:
             right, of_wrong = (mass(self.weights[side]) for side in (~wrong, wrong))
         loss = of_wrong if target is None or binary else mass(self.w * target)
         return Sizes(right, of_wrong, loss, clusters, largest, self.weights is not None, binary)
 
+    def by_unit(self, x: NDArray[Any]) -> Float:
+        """Sums over the rows of each cluster."""
+        assert self.clusters is not None
+        return np.bincount(self.clusters, weights=x, minlength=len(self.held)).astype(np.float64)
+
 
 @dataclass(frozen=True)
 class Sample:
-    """A score against a target (0/1 errors as uint8, or a loss)."""
+    """A score against a target (0/1 errors as uint8, or a loss). What is counted once is kept."""
 
-    score: Float
+    ranking: Ranking
     target: NDArray[Any]
     rows: Rows
-    counts: tuple[Int, Int] | None = field(default=None, repr=False)  # credit2, comparable, where known already
+    losses: Ranking | None = field(default=None, repr=False)  # the target as a ranking, where several samples share it
+    tallies: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def of(
         cls, score: Float, target: NDArray[Any], weights: Float | None = None, clusters: Int | None = None
     ) -> Sample:
-        return cls(score, target, Rows(len(target), weights, clusters))
+        return cls(Ranking(score), target, Rows(len(target), weights, clusters))
 
-    @cached_property
+    @property
+    def score(self) -> Float:
+        return self.ranking.values
+
+    @property
     def n(self) -> int:
         return self.rows.n
 
@@ -95,57 +124,115 @@ class Sample:
         return self.rows.sizes(self.target)
 
     @cached_property
-    def constant_score(self) -> bool:
-        return bool((self.score == self.score[0]).all())
-
-    @cached_property
     def loss(self) -> Float:
         return self.target.astype(np.float64)
 
     @cached_property
+    def truth(self) -> Ranking:
+        """The target as a ranking."""
+        return Ranking(self.loss) if self.losses is None else self.losses
+
+    @cached_property
     def as_loss(self) -> Sample:
         """The same with 0/1 errors as a loss like any other."""
-        return replace(self, target=self.loss) if self.binary else self
+        return replace(self, target=self.loss, losses=self.truth, tallies={}) if self.binary else self
 
     @cached_property
-    def ranked(self) -> Ranked:
-        return Ranked(self.score, self.target, self.rows.weights)
+    def ranked(self) -> Swept | Ranked:
+        if self.rows.clusters is not None:
+            self.ranking.order  # noqa: B018  the rows are needed too: their order, and not marks alone
+        return ranked_by(self.ranking, self.target, self.rows.weights, self.losses)
 
     @cached_property
-    def auc(self) -> tuple[Int, AucSums]:
-        """Per-row counts of a 0/1 target, rows of equal weight."""
-        return kernels.auc_counts(self.score, self.target)
+    def auc(self) -> AucSums:
+        """Sums of a 0/1 target, rows of equal weight: from the sweep where it was made, or is cheap."""
+        if "ranked" in self.__dict__ or self.ranking.ordered:
+            assert isinstance(self.ranked, Swept)
+            return self.ranked.sums.auc
+        return kernels.auc_sums(self.score, self.target)
+
+    @cached_property
+    def concordance(self) -> ConcordanceSums:
+        """Sums of a loss, rows of equal weight; with orders that are there already nothing is sorted."""
+        if self.ranking.ordered or self.truth.ordered:
+            return kernels.ordered_concordance(self.ranking.order, self.truth.order)
+        return kernels.concordance(self.score, self.loss)
+
+    @cached_property
+    def counts(self) -> tuple[Int, Int]:
+        """credit2 and comparable of every row, rows of equal weight."""
+        if not self.binary:
+            return kernels.ordered_counts(self.ranking.order, self.truth.order), self._comparable
+        order, wrong = self.ranking.order, self.target.view(np.bool_)  # sorted before it is swept
+        assert isinstance(self.ranked, Swept)
+        credit2 = np.empty(self.n, dtype=np.int64)
+        credit2[order.row] = self.ranked.by_place[1]
+        bad = int(np.count_nonzero(wrong))
+        return credit2, np.where(wrong, self.n - bad, bad)
+
+    @property
+    def _comparable(self) -> Int:
+        order = self.truth.order
+        comparable = np.empty(self.n, dtype=np.int64)
+        comparable[order.row] = self.n - np.repeat(order.size, order.size)
+        return comparable
 
     @cached_property
     def pairs(self) -> tuple[Float, Float]:
         """Credit and weight of the comparable rows, of each row (weights included, not doubled)."""
-        if self.rows.weights is not None:
-            if self.binary:
-                return kernels.weighted_auc_counts(self.score, self.target, self.rows.weights)
-            return kernels.weighted_pair_counts(self.score, self.loss, self.rows.weights)
+        if self.rows.weights is None:
+            credit2, comparable = self.counts
+            return credit2 / 2.0, comparable.astype(np.float64)
         if self.binary:
-            credit2, sums = self.auc
-            wrong = self.target.astype(bool)
-            comparable = np.where(wrong, self.n - sums.wrong, sums.wrong)
-        else:
-            credit2, comparable = self.pair_counts
+            return kernels.weighted_auc_counts(self.ranking.order, self.target, self.rows.weights)
+        return kernels.weighted_pair_counts(self.ranking.order, self.truth.order, self.rows.weights)
+
+    @cached_property
+    def within(self) -> tuple[Float, Float]:
+        """`pairs` over the rows of the row's own cluster."""
+        rows = self.rows
+        if rows.weights is not None:
+            given = self.ranking.order, self.truth.order, rows.weights, rows.by_cluster
+            return kernels.weighted_pair_counts(*given)
+        credit2, comparable = kernels.within_counts(self.score, self.loss, rows.by_cluster)
         return credit2 / 2.0, comparable.astype(np.float64)
 
     @cached_property
-    def pair_counts(self) -> tuple[Int, Int]:
-        """Integer counts of a loss, rows of equal weight."""
-        if self.counts is not None:
-            return self.counts
-        credit2, comparable = kernels.pair_counts(self.score[None], self.loss)
-        return credit2[0], comparable
+    def swept_units(self) -> tuple[Float, Float, Float, Float]:
+        """Of each cluster, 0/1 errors: Σ e, Σ credit2, right rows, wrong rows (`kernels.Sweep`).
 
-    def within(self) -> tuple[Float, Float]:
-        """`pairs` over the rows of the row's own cluster."""
+        Class by class: tied rows of a class are alike, so that the sums do not depend on the order of rows.
+        """
+        assert isinstance(self.ranked, Swept)
         assert self.rows.clusters is not None
-        credit, comparable = kernels.within_counts(self.score, self.loss, self.rows.clusters, self.rows.weights)
-        if self.rows.weights is None:
-            credit = credit / 2.0
-        return credit.astype(np.float64), comparable.astype(np.float64)
+        units = len(self.rows.held)
+        code, wrong = self.rows.clusters[self.ranking.order.row], (self.ranked.row_marks & 1).view(np.bool_)
+        e, credit2 = self.ranked.by_place
+        of_e, of_credit = np.zeros((2, units))
+        wrongs = np.bincount(code[wrong], minlength=units).astype(np.float64)
+        for side in (~wrong, wrong):
+            own = code[side]
+            of_e += np.bincount(own, weights=e[side], minlength=units)
+            of_credit += np.bincount(own, weights=credit2[side], minlength=units)
+        return of_e, of_credit, self.rows.held - wrongs, wrongs
+
+    @cached_property
+    def pairs_of_units(self) -> tuple[tuple[Float, Float], tuple[Float, Float]]:
+        """Credit and comparable rows (weighted) of the rows of each cluster, and those inside the cluster."""
+        rows = self.rows
+        own: tuple[Float, Float]
+        if self.binary and rows.weights is None:
+            _, credit2, right, wrong = self.swept_units
+            bad = self.sizes.wrong.rows
+            own = credit2 / 2, wrong * (self.n - bad) + right * bad
+        else:
+            own = self._weighed(self.pairs)
+        return own, self._weighed(self.within)
+
+    def _weighed(self, pairs: tuple[Float, Float]) -> tuple[Float, Float]:
+        weights = self.rows.weights
+        first, second = (self.rows.by_unit(x if weights is None else x * weights) for x in pairs)
+        return first, second
 
 
 @dataclass(frozen=True)

@@ -287,8 +287,9 @@ class Cells(NamedTuple):
 
     size: Int
     mean: Float
-    weight: Float  # of each row of the cell
+    weight: Float  # of each row of the cell, or their mean
     of_bin: Int
+    powers: Float | None = None  # (3, cells): Σ w², w³, w⁴, where rows of different weight are pooled
 
 
 @dataclass(frozen=True)

@@ -99,6 +99,8 @@ class PredictionFiles:
         """The predictions, file after file."""
         if "npz" in self.kinds:
             return _from_npz(self.paths, self.options)
+        import pyarrow
+
         plan, parts = self.plan, []
         texts = [plan.single[role] for role in _TEXT_ROLES if role in plan.single]
         for name in self.paths:
@@ -108,7 +110,7 @@ class PredictionFiles:
         table = _join(self.paths, parts)
         try:
             with named(listed(self.paths, 3)):
-                return predictions_from_arrow(_columns_of(table), plan, self.options)
+                found = predictions_from_arrow(_columns_of(table), plan, self.options)
         except InputError:
             if len(self.paths) > 1:  # say which of the files it is, if one fails by itself
                 for name, part in zip(self.paths, parts, strict=True):
@@ -116,6 +118,9 @@ class PredictionFiles:
                         with named(name):
                             predictions_from_arrow(_columns_of(part), plan, self.options)
             raise
+        del table, parts
+        pyarrow.default_memory_pool().release_unused()
+        return found
 
     def further(self, names: Sequence[str]) -> dict[str, list[Any]]:
         """Other columns as they are, in the same order of rows: what to show beside a row, not for a metric."""
@@ -195,7 +200,7 @@ def _open_csv(name: str, delimiter: str = ",") -> Opened:
 def _open_parquet(name: str) -> Opened:
     import pyarrow.parquet as pq
 
-    file = pq.ParquetFile(name)
+    file = pq.ParquetFile(name, pre_buffer=False)  # the bytes of the file need not lie in memory all at once
 
     def read(columns: list[str], texts: list[str]) -> pa.Table:
         return file.read(columns=columns).select(columns)

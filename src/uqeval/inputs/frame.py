@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from uqeval._check import Widened
 from uqeval._errors import InputError
 from uqeval.inputs.classes import Coded, Encoded, class_indices, settle_classes
 from uqeval.inputs.columns import ClassColumns, Columns, Plan, plan_columns
@@ -88,8 +89,13 @@ def arrow_arguments(columns: Mapping[str, pa.ChunkedArray], plan: Plan, options:
     classes = settle_classes(plan, options.classes, list(encoded.values()))
     rows = {role: class_indices(column, classes) for role, column in encoded.items()}
 
-    def table(part: ClassColumns | None) -> NDArray[Any] | None:
-        return None if part is None else _matrix(part, classes.names, plain)
+    def table(part: ClassColumns | None) -> NDArray[Any] | Widened | None:
+        if part is None or part.role not in ("prob", "soft") or len(part.columns) == 1:
+            return None if part is None else _matrix(part, classes.names, plain)
+        kind = np.result_type(*(_numbers(name, plain).dtype for name in part.columns))
+        if kind.kind != "f":
+            return _matrix(part, classes.names, plain)
+        return Widened(_matrix(part, classes.names, plain, np.dtype(np.float64)), kind.itemsize < 8)
 
     def stack(parts: list[ClassColumns] | None) -> NDArray[Any] | None:
         return None if parts is None else np.stack([_matrix(part, classes.names, plain) for part in parts])
@@ -101,7 +107,7 @@ def arrow_arguments(columns: Mapping[str, pa.ChunkedArray], plan: Plan, options:
         if role not in plan.single:
             return None
         codes, dictionary = _dictionary(plain[plan.single[role]])
-        return Coded(codes, dictionary.to_numpy(zero_copy_only=False))
+        return Coded(codes, numpy_values(dictionary))
 
     return {
         "labels": rows.get("label"),
@@ -163,7 +169,7 @@ def _reject_nulls(name: str, column: pa.ChunkedArray) -> None:
     elif is_text(column.type):
         missing = pc.equal(column, pa.scalar("", type=column.type))
     if missing is not None and pc.any(missing).as_py():
-        rows = np.flatnonzero(missing.to_numpy())
+        rows = np.flatnonzero(numpy_values(missing))
         raise InputError(
             f"Column `{name}` has {len(rows)} missing value{'s' * (len(rows) > 1)} (first at row {rows[0]}). "
             f"Drop or mend those rows."
@@ -179,7 +185,7 @@ def _numbers(name: str, columns: Mapping[str, pa.ChunkedArray]) -> NDArray[Any]:
         column = column.cast(pa.float64())
     elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
         raise InputError(f"Column `{name}` holds {kind}, not numbers{_first_text(column)}.")
-    return column.to_numpy()
+    return numpy_values(column)
 
 
 def _first_text(column: pa.ChunkedArray) -> str:
@@ -194,15 +200,17 @@ def _first_text(column: pa.ChunkedArray) -> str:
     return " (numbers written as text: convert them first)"
 
 
-def _matrix(part: ClassColumns, classes: tuple[str, ...], columns: Mapping[str, pa.ChunkedArray]) -> NDArray[Any]:
+def _matrix(
+    part: ClassColumns, classes: tuple[str, ...], columns: Mapping[str, pa.ChunkedArray], kind: np.dtype | None = None
+) -> NDArray[Any]:
     """(n, K) in class order; a lone probability of class 1 stays (n,)."""
     arrays = [_numbers(name, columns) for name in part.columns]
     n = len(arrays[0])
     # The type decides the tolerance of `check_probs`: float32 stays float32.
-    kind = np.result_type(*arrays)
+    kind = kind or np.result_type(*arrays)
     logits = part.role in ("logit", "member_logit")
     if len(arrays) > 1:
-        out = np.empty((n, len(classes)), dtype=kind)
+        out = np.empty((len(classes), n), dtype=kind).T  # columns stay columns: copied in one go, added as a whole
         names = part.names or classes
         position = {name: k for k, name in enumerate(classes)}
         for name, array in zip(names, arrays, strict=True):
@@ -216,10 +224,28 @@ def _matrix(part: ClassColumns, classes: tuple[str, ...], columns: Mapping[str, 
     return arrays[0] if k == 1 else np.stack([arrays[0], 1 - arrays[0].astype(kind)], axis=-1)
 
 
+def numpy_values(column: pa.Array | pa.ChunkedArray) -> NDArray[Any]:
+    """The values of a column without nulls. Numbers are not copied; Arrow's own `to_numpy` would import pandas."""
+    import pyarrow as pa
+
+    if isinstance(column, pa.ChunkedArray):
+        parts = [numpy_values(chunk) for chunk in column.chunks]
+        if len(parts) != 1:
+            return np.concatenate(parts) if parts else numpy_values(pa.array([], type=column.type))
+        return parts[0]
+    kind = column.type
+    if pa.types.is_boolean(kind):
+        return numpy_values(column.cast(pa.uint8())).view(np.bool_)
+    if column.null_count or not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        return np.array(column.to_pylist(), dtype=object) if is_text(kind) else column.to_numpy(zero_copy_only=False)
+    values = np.frombuffer(column.buffers()[1] or b"", dtype=kind.to_pandas_dtype())
+    return values[column.offset : column.offset + len(column)]
+
+
 def _dictionary(column: pa.ChunkedArray) -> tuple[NDArray[np.int64], pa.Array]:
     """Codes and distinct values, by Arrow's hash: 10⁶ strings in tens of milliseconds."""
     encoded = column.dictionary_encode().unify_dictionaries()
-    codes = np.concatenate([chunk.indices.to_numpy() for chunk in encoded.chunks])
+    codes = np.concatenate([numpy_values(chunk.indices) for chunk in encoded.chunks])
     return codes.astype(np.int64), encoded.chunk(0).dictionary
 
 
@@ -233,4 +259,4 @@ def _texts(column: pa.ChunkedArray) -> NDArray[np.str_]:
 
     if not is_text(column.type):
         column = column.cast(pa.large_string())
-    return column.to_numpy().astype(np.str_)
+    return numpy_values(column).astype(np.str_)

@@ -1,9 +1,13 @@
-"""Pair counts for the metrics: native C++ where it was built, else NumPy; `UQEVAL_KERNELS=numpy|native` forces one.
+"""Orders, sweeps and pair counts for the metrics: native C++ where it was built, else NumPy.
 
-Inputs are clean arrays (`_check`). `backend()` says which twin is in use.
+`UQEVAL_KERNELS=numpy|native` forces one, `backend()` says which twin is in use. `UQEVAL_THREADS` is the number of
+threads (all cores by default); results have the same bits for any number. Inputs are clean arrays (`_check`).
 """
 
 import os
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
 from typing import Any
 
@@ -11,25 +15,39 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uqeval._errors import InputError
-from uqeval.kernels import pairs as _numpy
-from uqeval.kernels._types import AucSums, Bit, ConcordanceSums, Float, Int, Order, alike_sums
+from uqeval.kernels import plain as _numpy
+from uqeval.kernels._types import AucSums, Bit, ConcordanceSums, Float, Int, Order, Sweep, alike_sums
+from uqeval.kernels.plain import sums as _sums
 
 __all__ = [
     "AucSums",
     "ConcordanceSums",
     "Order",
+    "Sweep",
     "alike_sums",
-    "auc_counts",
+    "auc_sums",
     "available",
     "backend",
+    "block_sums",
     "bootstrap_areas",
+    "bootstrap_precision",
     "bootstrap_totals",
+    "cell_sums",
+    "concordance",
     "concordance_sums",
     "cores",
     "draw_units",
+    "group",
+    "mark",
     "order_by",
     "order_free_sum",
+    "ordered_concordance",
+    "ordered_counts",
     "pair_counts",
+    "side_by_side",
+    "sweep",
+    "sweep_rows",
+    "threads",
     "use",
     "weighted_auc_counts",
     "weighted_pair_counts",
@@ -88,22 +106,85 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
+_MOST_THREADS = 256  # each has tables of its own
+_inside = threading.local()
+
+
+def side_by_side(calls: Sequence[Callable[[], object]]) -> None:
+    """Makes the calls on all threads at once, each call on one; the first error is raised when all have ended."""
+    if min(threads(), len(calls)) <= 1:
+        for call in calls:
+            call()
+        return
+
+    def alone(call: Callable[[], object]) -> None:
+        _inside.shared = True
+        call()
+
+    with ThreadPoolExecutor(min(threads(), len(calls))) as pool:
+        for done in [pool.submit(alone, call) for call in calls]:
+            done.result()
+
+
+def threads() -> int:
+    """Threads that the kernels may use: UQEVAL_THREADS, or all cores; one inside `side_by_side`."""
+    if getattr(_inside, "shared", False):
+        return 1
+    given = os.environ.get("UQEVAL_THREADS", "").strip()
+    if not given:
+        return cores()
+    if not given.isdecimal() or int(given) < 1:
+        raise InputError(f"UQEVAL_THREADS must be a whole number from 1 on; it is {given!r}.")
+    return min(int(given), _MOST_THREADS)
+
+
 draw_units = _numpy.draw_units
+block_sums = _sums.block_sums
 
 
 def order_by(x: Float) -> Order:
     """Rows in stable order of x, with its tie groups."""
-    return _kernels().order_by(x)
+    return _kernels().order_by(x, threads())
 
 
-def auc_counts(score: Float, error: Bit) -> tuple[Int, AucSums]:
-    """credit2 of every row when the loss is 0/1, and its exact sums."""
-    return _kernels().auc_counts(score, error)
+def mark(score: Float, error: Bit) -> Bit:
+    """In order of the score: 1 if wrong, plus 2 where a new value starts. The order itself is not kept."""
+    return _kernels().mark(score, error, threads())
 
 
-def pair_counts(scores: Float, loss: Float, threads: int = 1) -> tuple[Int, Int]:
-    """(K, n) credit2 of K scores, and (n,) comparable: see `pairs`."""
-    return _kernels().pair_counts(scores, loss, threads)
+def auc_sums(score: Float, error: Bit) -> AucSums:
+    """Exact sums of UQ-AUC and of its variance."""
+    return _kernels().auc_sums(score, error, threads())
+
+
+def sweep(marks: Bit) -> Sweep:
+    """What all metrics of 0/1 errors are made of, from marks in order of a score."""
+    return _kernels().sweep(marks)
+
+
+def sweep_rows(marks: Bit) -> tuple[Float, NDArray[np.uint32]]:
+    """e of `Sweep` and credit2 of every row, in order of the score."""
+    return _kernels().sweep_rows(marks)
+
+
+def pair_counts(scores: Float, loss: Float) -> tuple[Int, Int]:
+    """(K, n) credit2 of K scores, and (n,) comparable: see `plain.pairs`."""
+    return _kernels().pair_counts(scores, loss, threads())
+
+
+def ordered_counts(order: Order, losses: Order) -> Int:
+    """credit2 of every row, from the orders of score and loss: nothing is sorted."""
+    return _kernels().ordered_counts(order, losses, threads())
+
+
+def concordance(score: Float, loss: Float) -> ConcordanceSums:
+    """Totals and delete-one moments of all pairs, without a count for each row."""
+    return _kernels().concordance(score, loss, threads())
+
+
+def ordered_concordance(order: Order, losses: Order) -> ConcordanceSums:
+    """The same from the orders of score and loss: nothing is sorted."""
+    return _kernels().ordered_concordance(order, losses, threads())
 
 
 def concordance_sums(credit2: Int, comparable: Int) -> ConcordanceSums:
@@ -136,31 +217,63 @@ def bootstrap_areas(
     return _kernels().bootstrap_areas(score, loss, unit, units, seeds, with_aurc, threads)
 
 
-def weighted_pair_counts(score: Float, loss: Float, weights: Float, clusters: Int | None = None) -> tuple[Float, Float]:
-    """Credit and comparable weight of every row (not doubled), inside clusters if given.
+def bootstrap_precision(marks: Bit, seeds: NDArray[np.uint64]) -> Float:
+    """Average precision of resamples, known and foreign rows drawn apart: see `plain.bootstrap`."""
+    return _kernels().bootstrap_precision(marks, seeds, threads())
+
+
+def weighted_pair_counts(
+    order: Order, losses: Order, weights: Float, clusters: Order | None = None
+) -> tuple[Float, Float]:
+    """Credit and comparable weight of every row (not doubled), inside clusters if given, from orders that are there.
 
     m_i is summed as agreeing + disagreeing weight, so that c_i/m_i is exactly 1 where nothing disagrees.
     """
-    part = np.zeros(len(score), dtype=np.int64) if clusters is None else clusters
-    # The order ends in the weight, so that sums do not depend on the order of rows.
-    order = np.lexsort((weights, score + 0.0, loss + 0.0, part))
-    part = part[order]
-    first = np.flatnonzero(np.diff(part, prepend=-1))
-    rank, group = _local_ranks(part, first, score[order]), _local_ranks(part, first, loss[order])
-    found, against = _kernels().weighted_credit(rank, group, weights[order], first)
-    credit, comparable = np.empty((2, len(score)))
-    credit[order], comparable[order] = found, found + against
+    by_score, by_loss = order.ranks, losses.ranks
+    rows = order.row[group(by_loss[order.row]).row]  # by loss, then score
+    # By weight where both tie, so that sums do not depend on the order of rows.
+    new = np.ones(len(rows), dtype=np.bool_)
+    new[1:] = (np.diff(by_loss[rows]) != 0) | (np.diff(by_score[rows]) != 0)
+    sizes = np.diff(np.flatnonzero(new), append=len(rows))
+    if len(sizes) < len(rows):
+        tied = np.flatnonzero(np.repeat(sizes > 1, sizes))
+        inside = rows[tied]
+        rows[tied] = inside[np.lexsort((weights[inside], np.cumsum(new)[tied]))]
+    first = np.zeros(min(1, len(rows)), dtype=np.int64)
+    if clusters is None:
+        rank, level = by_score[rows], by_loss[rows]
+    else:
+        part = clusters.ranks
+        rows, first = rows[group(part[rows]).row], clusters.first
+        rank, level = (
+            _local_ranks(part, ranks, rows, ranked) for ranks, ranked in ((by_score, order), (by_loss, losses))
+        )
+    found, against = _kernels().weighted_credit(rank, level, weights[rows], first)
+    credit, comparable = np.empty((2, len(rows)))
+    credit[rows], comparable[rows] = found, found + against
     return credit, comparable
 
 
-def weighted_auc_counts(score: Float, error: Bit, weights: Float) -> tuple[Float, Float]:
-    """`weighted_pair_counts` for a 0/1 loss: one sort and running sums."""
-    order = np.lexsort((weights, error, score + 0.0))
-    e, w = error[order].astype(bool), weights[order]
-    s = score[order]
-    starts = np.flatnonzero(np.concatenate([[True], s[1:] != s[:-1]]))
-    sizes = np.diff(starts, append=len(s))
-    wrong, right = np.add.reduceat(np.where(e, w, 0.0), starts), np.add.reduceat(np.where(e, 0.0, w), starts)
+def _local_ranks(part: Int, ranks: Int, rows: NDArray[Any], order: Order) -> Int:
+    """Dense ranks inside each part, from 0, of the rows asked for."""
+    sorted_rows = order.row[group(part[order.row]).row]  # part after part, each in its own order
+    p, r = part[sorted_rows], ranks[sorted_rows]
+    starts = np.ones(len(p), dtype=np.bool_)
+    starts[1:] = p[1:] != p[:-1]
+    new = starts.copy()
+    new[1:] |= r[1:] != r[:-1]
+    level = np.cumsum(new) - 1
+    first = level[starts]
+    local = np.empty(len(p), dtype=np.int64)
+    local[sorted_rows] = level - np.repeat(first, np.diff(np.flatnonzero(starts), append=len(p)))
+    return local[rows]
+
+
+def weighted_auc_counts(order: Order, error: Bit, weights: Float) -> tuple[Float, Float]:
+    """`weighted_pair_counts` for a 0/1 loss, from the order of the score: running sums."""
+    row, sizes = order.row, order.size
+    e, w = error[row].view(np.bool_), weights[row]
+    wrong, right = (block_sums(np.where(side, w, 0.0), order.first) for side in (e, ~e))
 
     def beside(x: Float) -> tuple[Float, Float]:
         """Weight below and above each row, half of its tie block in both."""
@@ -169,39 +282,22 @@ def weighted_auc_counts(score: Float, error: Bit, weights: Float) -> tuple[Float
         return np.repeat(below, sizes), np.repeat(above, sizes)
 
     (right_below, right_above), (wrong_below, wrong_above) = beside(right), beside(wrong)
-    credit, comparable = np.empty((2, len(s)))
-    credit[order] = np.where(e, right_below, wrong_above)
-    comparable[order] = np.where(e, right_below + right_above, wrong_above + wrong_below)
+    credit, comparable = np.empty((2, len(w)))
+    credit[row] = np.where(e, right_below, wrong_above)
+    comparable[row] = np.where(e, right_below + right_above, wrong_above + wrong_below)
     return credit, comparable
 
 
-def within_counts(
-    score: Float, loss: Float, clusters: Int, weights: Float | None = None
-) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Per-row counts over pairs inside the row's cluster: (credit2, comparable), or weighted (credit, comparable)."""
-    if weights is not None:
-        return weighted_pair_counts(score, loss, weights, clusters)
-    # One call of the kernel does all clusters: rank score and loss with the cluster in front, so that every
-    # pair across clusters is concordant and known.
-    s, d = (_dense_by(clusters, x).astype(np.float64) for x in (score, loss))
-    credit2, comparable = pair_counts(s[None], d)
-    across = len(score) - np.bincount(clusters)[clusters]
-    return credit2[0] - 2 * across, comparable - across
+def within_counts(score: Float, loss: Float, clusters: Order) -> tuple[Int, Int]:
+    """(credit2, comparable) of every row over the rows of its cluster; `clusters` are the rows by cluster (`group`)."""
+    return _kernels().within_counts(score, loss, clusters, threads())
 
 
-def _local_ranks(part: Int, first: Int, x: Float) -> Int:
-    """Dense ranks of x inside each part, from 0."""
-    ranks = _dense_by(part, x)
-    lowest = np.minimum.reduceat(ranks, first) if len(first) else first
-    return ranks - np.repeat(lowest, np.diff(first, append=len(x)))
+def group(codes: NDArray[Any]) -> Order:
+    """Rows by code, in the order they have."""
+    return order_by(codes.astype(np.float64))
 
 
-def _dense_by(clusters: Int, x: Float) -> Int:
-    """Dense ranks of (cluster, x)."""
-    order = np.lexsort((x + 0.0, clusters))
-    new = np.zeros(len(x), dtype=np.int64)
-    a, b = clusters[order], x[order]
-    new[1:] = (a[1:] != a[:-1]) | (b[1:] != b[:-1])
-    ranks = np.empty(len(x), dtype=np.int64)
-    ranks[order] = np.cumsum(new)
-    return ranks
+def cell_sums(x: Float, cell: Int, cells: int) -> Float:
+    """Sums of the x of each cell (0, 1, …), whose last bit does not depend on the order of x."""
+    return _kernels().cell_sums(x, cell, cells)

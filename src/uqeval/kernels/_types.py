@@ -1,5 +1,9 @@
 """What the kernels take and give."""
 
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -10,13 +14,76 @@ Int = NDArray[np.int64]
 Bit = NDArray[np.uint8]
 
 
-class Order(NamedTuple):
-    """Rows sorted by value (stable), and where each slot's group of equal values starts and ends."""
+def bounds_of(new: NDArray[np.bool_]) -> tuple[Int, Int]:
+    """First and past-the-end slot of each slot's group, from the flags of group starts."""
+    starts = np.flatnonzero(new)
+    sizes = np.diff(starts, append=len(new))
+    return np.repeat(starts, sizes), np.repeat(starts + sizes, sizes)
 
-    row: Int
-    start: Int
-    end: Int
-    ties: bool
+
+@dataclass(frozen=True, eq=False)
+class Order:
+    """Rows sorted by value (stable), in groups of equal values."""
+
+    row: NDArray[np.uint32]
+    new: NDArray[np.bool_]  # where a group starts
+
+    @cached_property
+    def values(self) -> int:
+        """How many groups there are."""
+        return int(np.count_nonzero(self.new))
+
+    @property
+    def ties(self) -> bool:
+        return self.values < len(self.new)
+
+    @cached_property
+    def first(self) -> Int:
+        """Where each group starts."""
+        return np.flatnonzero(self.new)
+
+    @cached_property
+    def size(self) -> Int:
+        """Rows of each group."""
+        return np.diff(self.first, append=len(self.new))
+
+    @cached_property
+    def _bounds(self) -> tuple[Int, Int]:
+        if not self.ties:
+            slots = np.arange(len(self.new))
+            return slots, slots + 1
+        return bounds_of(self.new)
+
+    @property
+    def start(self) -> Int:
+        """Where each slot's group starts …"""
+        return self._bounds[0]
+
+    @property
+    def end(self) -> Int:
+        """… and ends."""
+        return self._bounds[1]
+
+    @property
+    def tied_pairs(self) -> int:
+        """Ordered pairs of rows with equal values."""
+        if not self.ties:
+            return 0
+        size = np.diff(np.flatnonzero(self.new), append=len(self.new))  # not kept
+        return int((size * (size - 1)).sum())
+
+    @cached_property
+    def ranks(self) -> Int:
+        """Of each row among the distinct values, from 0."""
+        ranks = np.empty(len(self.row), dtype=np.int64)
+        ranks[self.row] = np.cumsum(self.new) - 1
+        return ranks
+
+    def marks(self, error: Bit) -> Bit:
+        """1 where the row is wrong, plus 2 where a group starts."""
+        marks: Bit = error[self.row]
+        marks |= self.new.view(np.uint8) << np.uint8(1)
+        return marks
 
 
 class AucSums(NamedTuple):
@@ -26,6 +93,37 @@ class AucSums(NamedTuple):
     credit2: int  # over the wrong rows; the right rows have the same total
     wrong_squares: int  # Σ credit2² over the wrong rows
     right_squares: int
+
+
+class Sweep(NamedTuple):
+    """What all metrics of 0/1 errors and their variances are made of, for rows of equal weight.
+
+    g = v·L + R − L' is what a row adds to AURC: R is the risk at its place, L and L' are the sums of 1/k and R/k from
+    there to the end, averaged over the places of its ties. e = g − best − slope·(v − rate), g less the oracle's part.
+    """
+
+    rows: int
+    wrong: int
+    credit2: int
+    wrong_squares: int
+    right_squares: int
+    later2: int  # Σ over wrong rows of (twice the rows behind, tied ones half)²
+    tied_pairs: int  # ordered
+    blocks: int  # of tied rows
+    aurc: float
+    best: float  # AURC of the oracle: right rows first
+    slope: float
+    rate: float
+    wrong_sum: float  # Σ e over wrong rows …
+    wrong_sum2: float  # … and Σ e²
+    right_sum: float
+    right_sum2: float
+    shares2: float  # Σ L² over wrong rows
+    harmonic: float  # Σ 1/k over all places
+
+    @property
+    def auc(self) -> AucSums:
+        return AucSums(self.wrong, self.credit2, self.wrong_squares, self.right_squares)
 
 
 class ConcordanceSums(NamedTuple):

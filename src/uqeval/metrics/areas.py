@@ -14,37 +14,58 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uqeval import kernels
-from uqeval._check import Float, Int
+from uqeval._check import Bit, Float, Int
+
+
+class Ranking:
+    """A number for each row, and the rows in its order: sorted when somebody first asks for it, and once."""
+
+    def __init__(self, values: Float, order: kernels.Order | None = None) -> None:
+        self.values = values
+        if order is not None:
+            self.order = order
+
+    @cached_property
+    def order(self) -> kernels.Order:
+        return kernels.order_by(self.values)
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the order is there already."""
+        return "order" in self.__dict__
+
+    @cached_property
+    def constant(self) -> bool:
+        """Whether all rows have the same number."""
+        if self.ordered:
+            return self.order.values <= 1
+        return bool(self.values.min() == self.values.max())
+
+    def marks(self, error: Bit) -> Bit:
+        """In order: 1 if the row is wrong, plus 2 where a new number starts."""
+        return self.order.marks(error) if self.ordered else kernels.mark(self.values, error)
 
 
 class Blocks(NamedTuple):
     """Rows in order of the score, in blocks of tied scores."""
 
-    row: Int  # the rows in order
+    row: NDArray[np.uint32]  # the rows in order
     first: Int  # where each block starts
     size: Int  # rows in each block
     weight: Float  # their weight
     bad: Float  # their weighted loss
 
 
-def tie_blocks(score: Float, loss: NDArray[Any], weights: Float | None) -> Blocks:
+def tie_blocks(ranking: Ranking, loss: NDArray[Any], weights: Float | None) -> Blocks:
     """Blocks of tied scores with their weight and loss; sums do not depend on the order of rows."""
-    if weights is None and loss.dtype == np.uint8:
-        order = kernels.order_by(score)
-        row, start = order.row, order.start
-    else:  # float sums: fix the order inside a block too
-        keys = (loss,) if weights is None else (weights, loss)
-        row = np.lexsort((*keys, score + 0.0))
-        s = score[row]
-        new = np.concatenate([[True], s[1:] != s[:-1]])
-        start = np.maximum.accumulate(np.where(new, np.arange(len(s)), 0))
-    first = np.flatnonzero(start == np.arange(len(start)))
-    size = np.diff(first, append=len(row))
+    order = ranking.order
+    row, first, size = order.row, order.first, order.size
     bad = loss[row].astype(np.float64)
     if weights is None:
-        return Blocks(row, first, size, size.astype(np.float64), np.add.reduceat(bad, first))
+        exact = np.add.reduceat if loss.dtype == np.uint8 else kernels.block_sums
+        return Blocks(row, first, size, size.astype(np.float64), exact(bad, first))
     w = weights[row]
-    return Blocks(row, first, size, np.add.reduceat(w, first), np.add.reduceat(bad * w, first))
+    return Blocks(row, first, size, kernels.block_sums(w, first), kernels.block_sums(bad * w, first))
 
 
 class Steps(NamedTuple):
@@ -118,24 +139,150 @@ class Accepted:
         """How much of a stretch is accepted: of tied rows, the expectation over their order."""
         return np.clip((self.coverage * total - start) / (stop - start), 0.0, 1.0)
 
-    def near(self, start: Any, stop: Any, total: float, rows: int) -> Any:
-        """How much of a stretch lies next to the cut: as many rows as tell the risk there, n^(2/3) of them."""
+    def next_to(self, total: float, rows: int) -> tuple[float, float]:
+        """The stretch next to the cut: as many rows as tell the risk there, n^(2/3) of them."""
         cut, half = self.coverage * total, total / rows ** (1 / 3) / 2
-        inside = np.minimum(stop, cut + half) - np.maximum(start, cut - half)
+        return max(0.0, cut - half), min(float(total), cut + half)
+
+    def near(self, start: Any, stop: Any, total: float, rows: int) -> Any:
+        """How much of a stretch lies next to the cut."""
+        low, high = self.next_to(total, rows)
+        inside = np.minimum(stop, high) - np.maximum(start, low)
         return np.maximum(inside, 0.0) / (stop - start)
 
 
 @dataclass(frozen=True)
-class Ranked:
-    """Clean rows in order of a score: the areas, each computed when it is asked for."""
+class Swept:
+    """Rows of equal weight with 0/1 errors in order of a score: all areas from one sweep (`kernels.Sweep`)."""
 
-    score: Float
+    ranking: Ranking
+    error: Bit
+
+    @cached_property
+    def marks(self) -> Bit:
+        return self.ranking.marks(self.error)
+
+    @cached_property
+    def sums(self) -> kernels.Sweep:
+        return kernels.sweep(self.marks)
+
+    @cached_property
+    def row_marks(self) -> Bit:
+        """Marks of the very rows of the order: `marks` may have put wrong rows first among tied ones."""
+        order = self.ranking.order
+        return order.marks(self.error) if order.ties else self.marks
+
+    @cached_property
+    def by_place(self) -> tuple[Float, NDArray[np.uint32]]:
+        """e and credit2 of the rows of the order."""
+        return kernels.sweep_rows(self.row_marks)
+
+    @property
+    def right(self) -> int:
+        return self.sums.rows - self.sums.wrong
+
+    @property
+    def rate(self) -> float:
+        return self.sums.rate
+
+    @property
+    def aurc(self) -> float:
+        return self.sums.aurc
+
+    @cached_property
+    def excess(self) -> float:
+        """Exactly 0 for a perfect ranking."""
+        perfect = self.sums.credit2 == 2 * self.sums.wrong * self.right
+        return 0.0 if perfect else max(0.0, self.sums.aurc - self.sums.best)
+
+    @cached_property
+    def span(self) -> float:
+        return self.sums.rate - self.sums.best if self.sums.wrong and self.right else 0.0
+
+    @cached_property
+    def accepted2(self) -> int:
+        """2n²·AUGRC."""
+        return 2 * self.right * self.sums.wrong - self.sums.credit2 + self.sums.wrong**2
+
+    @cached_property
+    def augrc(self) -> float:
+        return self.accepted2 / (2 * self.sums.rows**2)
+
+    @cached_property
+    def h_auc(self) -> float:
+        return self.sums.credit2 / (2 * self.sums.rows**2)
+
+    @cached_property
+    def _counted(self) -> dict[int, int]:
+        """Wrong rows before some places."""
+        return {0: 0}
+
+    def wrong_before(self, place: int) -> int:
+        """Wrong rows among the first."""
+        if place not in self._counted:
+            near = max(known for known in self._counted if known < place)
+            between = int(np.count_nonzero(self.marks[near:place] & 1))
+            self._counted[place] = self._counted[near] + between
+        return self._counted[place]
+
+    def block_at(self, place: float) -> tuple[int, int]:
+        """Start and end of the block of tied rows around a place."""
+        marks, n = self.marks, len(self.marks)
+        start = end = min(int(place), n - 1)
+        if marks[start] & 2 and (end + 1 == n or marks[end + 1] & 2):
+            return start, end + 1
+        while not marks[start] & 2:
+            step = np.flatnonzero(marks[max(0, start - 4096) : start + 1] & 2)
+            start = max(0, start - 4096) + int(step[-1]) if len(step) else start - 4096
+        while True:
+            step = np.flatnonzero(marks[end + 1 : end + 4097] & 2)
+            if len(step) or end + 4097 >= n:
+                return start, end + 1 + int(step[0]) if len(step) else n
+            end += 4096
+
+    def wrong_until(self, place: float) -> float:
+        """Wrong rows among the first, a fraction of a row included; of tied rows the expectation over their order."""
+        start, end = self.block_at(place)
+        before = self.wrong_before(start)
+        return before + (self.wrong_before(end) - before) * (place - start) / (end - start)
+
+    @cached_property
+    def _accepted(self) -> dict[float, tuple[float, float]]:
+        return {}
+
+    def accepted(self, coverage: float) -> tuple[float, float]:
+        """Risk of the surest share, and risk of the rows next to the cut."""
+        if coverage not in self._accepted:
+            self._accepted[coverage] = self._accept(coverage)
+        return self._accepted[coverage]
+
+    def _accept(self, coverage: float) -> tuple[float, float]:
+        n = self.sums.rows
+        cut = coverage * n
+        low, high = Accepted(coverage).next_to(n, n)
+        near = (self.wrong_until(high) - self.wrong_until(low)) / (high - low)
+        return min(1.0, self.wrong_until(cut) / cut), near
+
+
+def ranked_by(ranking: Ranking, loss: NDArray[Any], weights: Float | None, losses: Ranking | None = None) -> Any:
+    """The areas of rows in order of a score: `Swept` where one sweep gives them, else `Ranked`."""
+    if weights is None and loss.dtype == np.uint8:
+        return Swept(ranking, loss)
+    return Ranked(ranking, loss, weights, losses)
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """Rows that weigh, or have a loss in [0, 1], in order of a score: the areas, each computed when it is asked for."""
+
+    ranking: Ranking
     loss: NDArray[Any]  # 0/1 errors as uint8, or a loss in [0, 1]
     weights: Float | None = None
+    losses: Ranking | None = None  # the loss as a ranking, where somebody has it
 
     @cached_property
     def blocks(self) -> Blocks:
-        return tie_blocks(self.score, self.loss, self.weights)
+        return tie_blocks(self.ranking, self.loss, self.weights)
 
     @cached_property
     def steps(self) -> Steps:
@@ -144,7 +291,8 @@ class Ranked:
     @cached_property
     def oracle(self) -> Ranked:
         """The same rows in order of their loss."""
-        return Ranked(self.loss.astype(np.float64), self.loss, self.weights)
+        losses = Ranking(self.loss.astype(np.float64)) if self.losses is None else self.losses
+        return Ranked(losses, self.loss, self.weights, losses)
 
     @cached_property
     def rate(self) -> float:

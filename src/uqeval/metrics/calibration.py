@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from uqeval import kernels
 from uqeval._check import MEND, Float, Int, check_bits_and_weights, check_choice, check_vector
 from uqeval._errors import InputError
 
@@ -111,19 +112,21 @@ def bin_rows(
         ranks = [-(-n * k // bins) - 1 for k in range(1, bins)]  # ceil(nk/B) − 1 in integers
         edges = np.unique(np.sort(confidence)[[rank for rank in ranks if rank >= 0]]) if ranks else np.empty(0)
     raw = np.searchsorted(edges, confidence, side="left")  # right-closed bins
-    _, index = np.unique(raw, return_inverse=True)
-    w = np.ones(n) if weights is None else weights
-    diff = correct - confidence
-    order = np.lexsort((w, diff, index))  # sums that do not depend on the order of rows
-    first = np.flatnonzero(np.diff(index[order], prepend=-1))
-    w, diff, inside = w[order], diff[order], index[order]
-    weight = np.add.reduceat(w, first)
-    gap = np.add.reduceat(w * diff, first) / weight
-    spread = np.add.reduceat((w * (diff - gap[inside])) ** 2, first) / weight**2
-    size = weight**2 / np.add.reduceat(w * w, first)  # Kish; the count without weights
+    filled = np.bincount(raw, minlength=len(edges) + 1) > 0
+    index = (np.cumsum(filled) - 1)[raw]
+
+    def by_bin(x: Float) -> Float:
+        return kernels.cell_sums(x, index, int(filled.sum()))
+
+    diff, rows = correct - confidence, np.bincount(index).astype(np.float64)
+    weight = rows if weights is None else by_bin(weights)
+    gap = by_bin(diff if weights is None else weights * diff) / weight
+    apart = diff - gap[index]
+    spread = by_bin(np.square(apart if weights is None else weights * apart)) / weight**2
+    size = rows if weights is None else weight**2 / by_bin(weights * weights)  # Kish
     with np.errstate(divide="ignore", invalid="ignore"):
-        variance = np.where(np.bincount(index) > 1, spread * size / (size - 1), 0.0)
-    return Bins(index.astype(np.int64), weight / weight.sum(), gap, variance)
+        variance = np.where(rows > 1, spread * size / (size - 1), 0.0)
+    return Bins(index, weight / weight.sum(), gap, variance)
 
 
 def l1(bins: Bins) -> float:

@@ -49,11 +49,10 @@ def uq_c_index(score: ArrayLike, loss: ArrayLike, *, weights: ArrayLike | None =
 def c_index_value(score: Float, loss: Float, weights: Float | None) -> float:
     """UQ-C-index of clean arrays."""
     if weights is None:
-        credit2, comparable = kernels.pair_counts(score[None], loss)
-        pairs = int(comparable.sum())
-        value = int(credit2.sum()) / (2 * pairs) if pairs else float("nan")
+        sums = kernels.concordance(score, loss)
+        value = sums.credit2 / (2 * sums.comparable) if sums.comparable else float("nan")
     else:
-        credit, weight = kernels.weighted_pair_counts(score, loss, weights)
+        credit, weight = kernels.weighted_pair_counts(kernels.order_by(score), kernels.order_by(loss), weights)
         total = kernels.order_free_sum(weights * weight)
         value = kernels.order_free_sum(weights * credit) / total if total else float("nan")
     if value != value:

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from uqeval import kernels
 from uqeval._check import Float, Nan, check_rows
 from uqeval._errors import UndefinedMetricWarning, notify
+from uqeval.metrics.areas import Ranking
 
 
 class PairRows(NamedTuple):
@@ -36,7 +37,7 @@ def kendall_tau(score: ArrayLike, truth: ArrayLike, *, weights: ArrayLike | None
     True
     """
     s, t, w, _ = check_rows(score, truth, weights, kind="loss", name="truth", nan=nan)
-    rows = pair_rows(s, t, w)
+    rows = pair_rows(Ranking(s), Ranking(t), w)
     value = tau_b(*(_total(part, w) for part in rows), rounded=w is not None)
     if math.isnan(value):
         notify("Kendall's tau is undefined: score or truth is constant.", UndefinedMetricWarning, stacklevel=2)
@@ -52,7 +53,7 @@ def somers_d(score: ArrayLike, truth: ArrayLike, *, weights: ArrayLike | None = 
     1.0
     """
     s, t, w, _ = check_rows(score, truth, weights, kind="loss", name="truth", nan=nan)
-    rows = pair_rows(s, t, w)
+    rows = pair_rows(Ranking(s), Ranking(t), w)
     total = _total(rows.truth, w)
     if total == 0:
         notify("Somers' D is undefined: the truth is constant.", UndefinedMetricWarning, stacklevel=2)
@@ -60,13 +61,13 @@ def somers_d(score: ArrayLike, truth: ArrayLike, *, weights: ArrayLike | None = 
     return _total(rows.sign, w) / total
 
 
-def pair_rows(score: Float, truth: Float, weights: Float | None) -> PairRows:
+def pair_rows(score: Ranking, truth: Ranking, weights: Float | None) -> PairRows:
     """Row sums for tau-b and D; integers (as float64) without weights."""
     if weights is None:
-        credit2, comparable = kernels.pair_counts(score[None], truth)
-        return PairRows((credit2[0] - comparable).astype(np.float64), _untied(score), comparable.astype(np.float64))
-    credit, in_truth = kernels.weighted_pair_counts(score, truth, weights)
-    _, in_score = kernels.weighted_pair_counts(truth, score, weights)
+        credit2, comparable = kernels.ordered_counts(score.order, truth.order), _untied(truth)
+        return PairRows(credit2 - comparable, _untied(score), comparable)
+    credit, in_truth = kernels.weighted_pair_counts(score.order, truth.order, weights)
+    _, in_score = kernels.weighted_pair_counts(truth.order, score.order, weights)
     return PairRows(2 * credit - in_truth, in_score, in_truth)
 
 
@@ -83,8 +84,9 @@ def _total(rows: Float, weights: Float | None) -> float:
     return kernels.order_free_sum(rows if weights is None else rows * weights)
 
 
-def _untied(x: Float) -> Float:
-    order = kernels.order_by(x)
-    result = np.empty(len(x))
-    result[order.row] = len(x) - (order.end - order.start)
+def _untied(ranking: Ranking) -> Float:
+    """How many rows differ from each."""
+    order = ranking.order
+    result = np.empty(len(order.row))
+    result[order.row] = len(order.row) - np.repeat(order.size, order.size)
     return result

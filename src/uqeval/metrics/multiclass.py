@@ -195,14 +195,15 @@ def _micro(task: Task, force: bool) -> float:
     s, t = task.score.reshape(-1), task.target.reshape(-1)
     row = np.repeat(np.arange(n), classes)
     if task.weights is None:
-        credit2, comparable = kernels.pair_counts(s[None], t)
-        inside2, inside = kernels.within_counts(s, t, row)
-        pairs = int(comparable.sum()) - int(inside.sum())
-        value = (int(credit2.sum()) - int(inside2.sum())) / (2 * pairs) if pairs else float("nan")
+        sums = kernels.concordance(s, t)
+        inside2, inside = kernels.within_counts(s, t, kernels.group(row))
+        pairs = sums.comparable - int(inside.sum())
+        value = (sums.credit2 - int(inside2.sum())) / (2 * pairs) if pairs else float("nan")
     else:
         w = np.repeat(task.weights, classes)
-        credit, weight = kernels.weighted_pair_counts(s, t, w)
-        own, own_weight = kernels.within_counts(s, t, row, w)
+        orders = kernels.order_by(s), kernels.order_by(t)
+        credit, weight = kernels.weighted_pair_counts(*orders, w)
+        own, own_weight = kernels.weighted_pair_counts(*orders, w, kernels.group(row))
         total = kernels.order_free_sum(w * (weight - own_weight))
         value = kernels.order_free_sum(w * (credit - own)) / total if total > 0 else float("nan")
     if value != value:

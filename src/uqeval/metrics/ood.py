@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from uqeval._check import MEND, Bit, Float, check_choice, check_vector
 from uqeval._errors import InputError, UQWarning, notify
-from uqeval.metrics.areas import tie_blocks
+from uqeval.metrics.areas import Ranking, tie_blocks
 from uqeval.metrics.ranking import auc_value
 
 
@@ -92,7 +92,7 @@ def ood_aupr(score_in: ArrayLike, score_out: ArrayLike, *, positive: Literal["ou
 
 def average_precision(order: Float, positive: Bit) -> float:
     """Σ precision · gained recall over thresholds, from the smallest `order` up."""
-    blocks = tie_blocks(order, positive, None)
+    blocks = tie_blocks(Ranking(order), positive, None)
     found = np.cumsum(blocks.bad)
     precision = found / np.cumsum(blocks.weight)
     return float((precision * blocks.bad).sum() / found[-1])

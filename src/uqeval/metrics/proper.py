@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from uqeval import kernels
 from uqeval._check import Float, check_bits_and_weights, check_labels, check_lengths, check_probs, check_weights
 from uqeval._errors import InputError, UQWarning, notify
+from uqeval._rows import pick, square_rows
 
 
 def accuracy(error: ArrayLike, *, weights: ArrayLike | None = None) -> float:
@@ -61,15 +62,15 @@ def right_rows(error: NDArray[Any]) -> Float:
 
 
 def brier_rows(probs: Float, labels: np.ndarray) -> Float:
-    at_label = probs[np.arange(len(labels)), labels]
+    at_label = pick(probs, labels)
     # Σ_k (p_k − 1{y=k})² without the one-hot matrix; the label's own square is replaced, not cancelled.
-    squares = np.einsum("nk,nk->n", probs, probs) - at_label * at_label
+    squares = square_rows(probs) - at_label * at_label
     return np.maximum(squares, 0.0) + (1.0 - at_label) ** 2
 
 
 def log_loss_rows(probs: Float, labels: np.ndarray, eps: float = 0.0) -> Float:
     with np.errstate(divide="ignore"):
-        result: Float = -np.log(np.maximum(probs[np.arange(len(labels)), labels], eps)) + 0.0
+        result: Float = -np.log(np.maximum(pick(probs, labels), eps)) + 0.0
     return result
 
 

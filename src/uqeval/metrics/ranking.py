@@ -45,11 +45,11 @@ def uq_auc(score: ArrayLike, error: ArrayLike, *, weights: ArrayLike | None = No
 def auc_value(score: Float, error: Bit, weights: Float | None) -> float:
     """UQ-AUC of clean arrays."""
     if weights is None:
-        sums = kernels.auc_counts(score, error)[1]
+        sums = kernels.auc_sums(score, error)
         pairs = sums.wrong * (len(error) - sums.wrong)
         value = sums.credit2 / (2 * pairs) if pairs else float("nan")
     else:
-        credit, comparable = kernels.weighted_auc_counts(score, error, weights)
+        credit, comparable = kernels.weighted_auc_counts(kernels.order_by(score), error, weights)
         total = kernels.order_free_sum(weights * comparable)
         value = kernels.order_free_sum(weights * credit) / total if total else float("nan")
     if value != value:

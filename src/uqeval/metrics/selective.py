@@ -14,13 +14,17 @@ from numpy.typing import ArrayLike
 from uqeval import kernels
 from uqeval._check import Float, Int, Nan, check_rows
 from uqeval._errors import InputError, UndefinedMetricWarning, notify
-from uqeval.metrics.areas import RATIO, Ranked, tie_blocks
+from uqeval.metrics.areas import RATIO, Ranked, Ranking, Swept, ranked_by, tie_blocks
 
 Kind = Literal["error", "loss01"]
 
 
-def _ranked(score: ArrayLike, error: ArrayLike, weights: ArrayLike | None, nan: Nan, kind: Kind = "loss01") -> Ranked:
-    return Ranked(*check_rows(score, error, weights, kind=kind, nan=nan)[:3])
+def _ranked(
+    score: ArrayLike, error: ArrayLike, weights: ArrayLike | None, nan: Nan, kind: Kind = "loss01"
+) -> Swept | Ranked:
+    s, e, w, _ = check_rows(score, error, weights, kind=kind, nan=nan)
+    found: Swept | Ranked = ranked_by(Ranking(s), e, w)
+    return found
 
 
 def aurc(score: ArrayLike, error: ArrayLike, *, weights: ArrayLike | None = None, nan: Nan = "raise") -> float:
@@ -74,7 +78,7 @@ def naurc(score: ArrayLike, error: ArrayLike, *, weights: ArrayLike | None = Non
     return _defined(_ranked(score, error, weights, nan))
 
 
-def _defined(ranked: Ranked) -> float:
+def _defined(ranked: Swept | Ranked) -> float:
     if ranked.span == 0:
         notify("nAURC is undefined: all losses are equal.", UndefinedMetricWarning, stacklevel=3)
     return float(RATIO.value(ranked))
@@ -138,6 +142,9 @@ def augrc(
     ranked = _ranked(score, error, weights, nan)
     if not unbiased:
         return ranked.augrc
+    if isinstance(ranked, Swept):
+        n = ranked.sums.rows
+        return (ranked.accepted2 - ranked.sums.wrong) / (2 * n * (n - 1))
     w = np.ones(len(ranked.loss)) if ranked.weights is None else ranked.weights
     total, own = kernels.order_free_sum(w), kernels.order_free_sum(w * w)
     return (ranked.augrc * total * total - kernels.order_free_sum(w * w * ranked.loss) / 2) / (total * total - own)
@@ -224,7 +231,7 @@ class RiskCurve:
 
 def _curve(score: ArrayLike, error: ArrayLike, weights: ArrayLike | None, nan: Nan, name: str, kind: Kind) -> RiskCurve:
     s, e, w, _ = check_rows(score, error, weights, kind=kind, name=name, nan=nan)
-    blocks = tie_blocks(s, e, w)
+    blocks = tie_blocks(Ranking(s), e, w)
     weight, bad = np.cumsum(blocks.weight), np.cumsum(blocks.bad)
     return RiskCurve(
         threshold=s[blocks.row[blocks.first]] + 0.0,

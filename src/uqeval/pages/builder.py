@@ -9,6 +9,7 @@ import base64
 import hashlib
 import json
 import re
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -52,9 +53,21 @@ def template_text(name: str) -> str:
     return files("uqeval.pages").joinpath("templates", name).read_text(encoding="utf-8")
 
 
-@lru_cache
 def vega_script(schema: str) -> str:
     """Vega, Vega-Lite and Vega-Embed as one script, for charts of this schema."""
+    return begin_script(schema).result()
+
+
+@lru_cache
+def begin_script(schema: str) -> Future[str]:
+    """Bundling takes two seconds: begun beside other work, it costs nothing."""
+    pool = ThreadPoolExecutor(1)
+    found = pool.submit(_bundle, schema)
+    pool.shutdown(wait=False)
+    return found
+
+
+def _bundle(schema: str) -> str:
     import vl_convert  # a large library, for pages with charts that move
 
     found = re.search(r"/v(\d+\.\d+)", schema)

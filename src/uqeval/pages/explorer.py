@@ -13,12 +13,14 @@ from uqeval._check import Float
 from uqeval._errors import InputError, collected
 from uqeval.decide.calibration import Calibration
 from uqeval.decide.certification import Certification
-from uqeval.decide.risk_map import risk_map
+from uqeval.decide.risk_map import map_rows
+from uqeval.decide.rows import reject_lowest
 from uqeval.decide.threshold import shown as printed
 from uqeval.decide.walks import largest_certified
 from uqeval.evaluation.result import Evaluation
 from uqeval.evaluation.row_data import RowData
 from uqeval.pages.words import count, percent
+from uqeval.plot.data import calibration
 
 TARGETS = (
     *(k / 1000 for k in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12.5, 15, 17.5, 20, 25, 30, 35, 40, 45, 50)),
@@ -59,12 +61,13 @@ def explore(ev: Evaluation, names: list[str], max_risk: float) -> dict[str, Any]
 
 
 def _explore(table: RowData, name: str, tried: int, targets: list[float], level: float) -> dict[str, Any]:
-    score, loss, clusters = table.score(name), table.share_loss, table.pred.clusters
+    score, loss = table.score(name), table.share_loss
     assert loss is not None
     if table.weights is not None:
         return {"map": _weighted_map(score, np.asarray(loss, dtype=np.float64), table.weights), "certified": None}
-    mapped = risk_map(score, loss, clusters=clusters, level=level)
-    cal = Calibration(score, loss, clusters)
+    reject_lowest(score)
+    cal = calibration(table, name, loss)
+    mapped = map_rows(cal, name, level)
     return {
         "map": {key: getattr(mapped, key).tolist() for key in _MAP},
         "certified": [_certified(cal, target, level, tried) for target in targets],

@@ -14,14 +14,15 @@ from uqeval._errors import InputError, collected
 from uqeval._result import Grid, number, p_text, versions
 from uqeval.decide.choose import choose_threshold
 from uqeval.decide.threshold import Threshold
-from uqeval.distributed.compare import compare as compare_scores
+from uqeval.evaluation.compare import Question, compare_data
 from uqeval.evaluation.comparison import Comparison
 from uqeval.evaluation.result import Evaluation, heading
 from uqeval.inference.sample import kish
 from uqeval.metrics.registry import REGISTRY
-from uqeval.pages import charts, mistakes
+from uqeval.pages import builder, charts, mistakes
 from uqeval.pages.explorer import explore
 from uqeval.pages.words import clip, count, signed
+from uqeval.plot.theme import SCHEMA
 
 MOST_SCORES = 8  # in charts and explorer; the table has all
 _MOST_GROUPS = 20
@@ -36,6 +37,7 @@ def evaluation_payload(
     table = ev.source
     lead_metric, lead = _lead(ev)
     listed = mistakes.find(ev, lead, columns, most_mistakes)  # first: bad columns are said before the long work
+    builder.begin_script(SCHEMA)
     shown = _shown(ev, lead_metric)
     explorer = explore(ev, shown, max_risk)
     act, act_note = _act(ev, lead, max_risk)
@@ -241,15 +243,9 @@ def _compared(ev: Evaluation, shown: list[str]) -> tuple[Comparison | None, list
     """The shown scores against each other, on UQ-AUC, or on UQ-C-index where only a loss is known."""
     if (table := ev.source) is None or len(shown) < 2:
         return None, []
-    metric = "uq_auc" if table.error is not None else "uq_c_index"
-    pred = table.pred
-    rows: dict[str, Any] = {"weights": pred.weights, "clusters": pred.clusters}
-    rows |= {"error": table.error} if metric == "uq_auc" else {"loss": table["loss"]}
+    metric = REGISTRY["uq_auc" if table.error is not None else "uq_c_index"]
     with collected() as notes:
-        try:
-            found = compare_scores({name: table.score(name) for name in shown}, metric=metric, level=ev.level, **rows)
-        except InputError as error:
-            return None, [f"The scores are not compared: {error}"]
+        found = compare_data(table, shown, Question(metric, None, "max-t", ev.level, 0))
     return found, [f"comparison: {note}" for note in notes]
 
 

@@ -44,7 +44,7 @@ def roc(ev: Evaluation, scores: Sequence[str] | str | None = None) -> theme.Figu
     table, names = data.rows_of(ev), data.shown(ev, scores)
     rows = []
     for name in names:
-        points = data.roc_points(table.score(name), error, table.weights, table.pred.clusters, ev.level)
+        points = data.roc_of(table, name, error, ev.level)
         rows += theme.joined(points, score=name)
     share = alt.Scale(domain=[0, 1])
     x = alt.X("x:Q", scale=share, axis=PERCENT, title="share of the right predictions above the threshold")
@@ -87,9 +87,7 @@ def risk_coverage(ev: Evaluation, scores: Sequence[str] | str | None = None) -> 
     loss = table.share_loss
     if loss is None:
         raise InputError("risk_coverage needs errors or a loss in [0, 1]. Rescale the loss, or evaluate with error=.")
-    curves = {
-        name: data.risk_points(table.score(name), loss, table.weights, table.pred.clusters, ev.level) for name in names
-    }
+    curves = {name: data.risk_of(table, name, loss, ev.level) for name in names}
     rate = float(np.average(loss, weights=table.weights))
     top = _top(curves, rate)
     best = [{"at": row["coverage"], "to": row["risk"]} for row in theme.joined(data.oracle(loss, table.weights))]
@@ -170,7 +168,10 @@ def _sub_level(
     table, names = data.rows_of(ev), data.shown(ev, scores)
     cut: Callable[[Any], Any] = lambda rows: rows if rows is None or kept is None else rows[kept]  # noqa: E731
     loss, weights, clusters = cut(bad), cut(table.weights), cut(table.pred.clusters)
-    curves = {name: data.risk_points(cut(table.score(name)), loss, weights, clusters, ev.level) for name in names}
+    if kept is None:
+        curves = {name: data.risk_of(table, name, bad, ev.level) for name in names}
+    else:
+        curves = {name: data.risk_points(table.score(name)[kept], loss, weights, clusters, ev.level) for name in names}
     rate = float(np.average(loss, weights=weights))
     top = _top(curves, rate)
     of = f"{len(loss):,} rows, {parts.counted(int(loss.sum()), 'error' if kept is None else 'misalignment')}"

@@ -10,17 +10,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from uqeval import truth
+from uqeval import kernels, truth
 from uqeval._check import Float, Int, nearest, recode
 from uqeval._errors import InputError, collected
-from uqeval.decide.risk_map import RiskMap, risk_map
+from uqeval.decide.calibration import Calibration, before
+from uqeval.decide.risk_map import RiskMap, band
 from uqeval.evaluation.result import Evaluation
 from uqeval.evaluation.row_data import RowData
 from uqeval.inference.forms import clopper_pearson, risk_band
+from uqeval.inference.intervals import estimate_mean
 from uqeval.inference.measure import estimate_share
 from uqeval.inference.sample import Rows
-from uqeval.metrics.areas import Blocks, tie_blocks, walk
+from uqeval.inference.tally import MeanTally
+from uqeval.metrics.areas import Blocks, Ranking, tie_blocks, walk
 from uqeval.metrics.calibration import bin_rows
+from uqeval.metrics.proper import weighted_mean
+from uqeval.metrics.registry import REGISTRY
 
 Columns = dict[str, NDArray[Any]]
 MOST = 200  # points of a curve
@@ -114,11 +119,45 @@ def thin(at: Float, most: int) -> Int:
 # ---- curves ----------------------------------------------------------------------------------------------------
 
 
+def calibration(table: RowData, name: str, loss: NDArray[Any]) -> Calibration:
+    """A score against errors or losses; charts and pages share its sorting."""
+    key = "calibration", name, id(loss)
+    if key not in table.kept:
+        own = loss if loss.dtype == np.uint8 else loss + 0.0  # −0.0 is 0.0
+        what = "error" if loss.dtype == np.uint8 else "loss"
+        ranking = table.ranking(f"score {name}")
+        # The loss stays with it, so that no other array can have its id.
+        table.kept[key] = Calibration(ranking.values, own, table.pred.clusters, what=what, ranking=ranking), loss
+    found: Calibration = table.kept[key][0]
+    return found
+
+
+def roc_of(table: RowData, name: str, error: NDArray[np.uint8], level: float) -> Columns:
+    """`roc_points` of a score of the rows."""
+    return roc_points(
+        table.score(name), error, table.weights, table.pred.clusters, level, table.ranking(f"score {name}")
+    )
+
+
+def risk_of(table: RowData, name: str, loss: NDArray[Any], level: float) -> Columns:
+    """`risk_points` of a score of the rows: two charts show it."""
+    key = "risk", name, id(loss), level
+    if key not in table.kept:
+        table.kept[key] = _risk_points(calibration(table, name, loss), table.weights, level)
+    found: Columns = table.kept[key]
+    return found
+
+
 def roc_points(
-    score: Float, error: NDArray[np.uint8], weights: Float | None, clusters: Int | None, level: float
+    score: Float,
+    error: NDArray[np.uint8],
+    weights: Float | None,
+    clusters: Int | None,
+    level: float,
+    ranking: Ranking | None = None,
 ) -> Columns:
     """Shares of the right (x) and of the wrong (y) rows whose score is above each threshold, with a band of y."""
-    blocks = tie_blocks(score, error, weights)
+    blocks = tie_blocks(ranking or Ranking(score), error, weights)
     wrong = np.concatenate([[0.0], np.cumsum(blocks.bad[::-1])])
     right = np.concatenate([[0.0], np.cumsum(np.maximum(blocks.weight - blocks.bad, 0.0)[::-1])])
     threshold = np.concatenate([score[blocks.row[blocks.first]][::-1] + 0.0, [-np.inf]])
@@ -129,31 +168,49 @@ def roc_points(
     elif clusters is None:
         low, high = risk_band(np.full(len(keep), int(wrong[-1])), wrong[keep], level)
     else:
-        bad = error == 1
-        rank, codes = _ranks(blocks)[bad], recode(clusters[bad])
-        rows = Rows(len(rank), None, codes)
-        found = [estimate_share(rank >= len(blocks.size) - k, rows, level) for k in keep]
-        low, high = np.array([(e.low, e.high) for e in found]).T
+        low, high = _share_bands(
+            _ranks(blocks)[error == 1], recode(clusters[error == 1]), len(blocks.size) - keep, level
+        )
     return {"x": x[keep], "y": y[keep], "low": low, "high": high, "threshold": threshold[keep]}
+
+
+def _share_bands(rank: Float, clusters: Int | None, least: Int, level: float) -> tuple[Float, Float]:
+    """Intervals of the shares of rows with such a rank or a higher one, for each of the ranks: those of the accuracy.
+
+    Σ over clusters of (hits − share · rows)² comes from running sums over rows from the highest rank down.
+    """
+    order = np.argsort(-rank, kind="stable")
+    assert clusters is not None
+    codes = clusters[order]
+    sizes, of = Rows(len(rank), None, codes).sizes(), np.bincount(codes)
+    earlier, _ = before(codes, np.zeros(len(codes)))
+    hits2, both = (np.concatenate([[0.0], np.cumsum(x)]) for x in (2 * earlier + 1, of[codes]))
+    ends = []
+    for hits in np.searchsorted(-rank[order], -least, side="right"):
+        share, n = hits / len(rank), len(rank)
+        apart2 = max(0.0, hits2[hits] - 2 * share * both[hits] + share**2 * float((of * of).sum()))
+        squares = (hits * (1 - share) ** 2 + (n - hits) * share**2) / n**2
+        ends.append(estimate_mean(REGISTRY["accuracy"], MeanTally(sizes, share, squares, apart2 / n**2), level))
+    return np.array([e.low for e in ends]), np.array([e.high for e in ends])
 
 
 def risk_points(score: Float, loss: NDArray[Any], weights: Float | None, clusters: Int | None, level: float) -> Columns:
     """Risk inside {score ≤ threshold} at every distinct score, thinned by coverage, with a pointwise band."""
-    blocks = tie_blocks(score, loss, weights)
+    return _risk_points(Calibration(score, loss, recode(clusters), ranking=Ranking(score)), weights, level)
+
+
+def _risk_points(cal: Calibration, weights: Float | None, level: float) -> Columns:
+    assert cal.ranking is not None
+    blocks = tie_blocks(cal.ranking, cal.loss, weights)
     weight, bad = np.cumsum(blocks.weight), np.cumsum(blocks.bad)
     coverage, accepted = weight / weight[-1], np.cumsum(blocks.size)
-    keep = thin(coverage, MOST if clusters is None or weights is not None else MOST_CLUSTERED)
+    keep = thin(coverage, MOST if cal.clusters is None or weights is not None else MOST_CLUSTERED)
     keep = keep if len(keep) == len(coverage) else keep[1:]  # a risk of one row is noise, and would be a spike
     if weights is not None:
         low = high = np.full(len(keep), np.nan)
-    elif clusters is None and loss.dtype == np.uint8:
-        low, high = risk_band(accepted[keep], bad[keep], level)
     else:
-        # Ranks in place of scores: the band depends on their order only, and ranks are finite.
-        with collected():
-            found = risk_map(_ranks(blocks), loss, level=level, clusters=clusters, thresholds=keep.astype(np.float64))
-        low, high = found.low, found.high
-    points = {"threshold": score[blocks.row[blocks.first]] + 0.0, "coverage": coverage, "risk": bad / weight}
+        low, high = band(cal, accepted[keep], bad[keep], level)
+    points = {"threshold": cal.score[blocks.row[blocks.first]] + 0.0, "coverage": coverage, "risk": bad / weight}
     points = {key: column[keep] for key, column in points.items()}
     return points | {"low": low, "high": high, "accepted": accepted[keep]}
 
@@ -167,7 +224,7 @@ def _ranks(blocks: Blocks) -> Float:
 
 def oracle(loss: NDArray[Any], weights: Float | None) -> Columns:
     """Risk against coverage of the best possible score, which orders rows by their loss."""
-    steps = walk(tie_blocks(loss.astype(np.float64), loss, weights))
+    steps = walk(tie_blocks(Ranking(loss.astype(np.float64)), loss, weights))
     coverage = steps.weight / steps.weight[-1]
     keep = thin(coverage, MOST - 1)
     free = int(np.count_nonzero(steps.risk == 0))
@@ -182,7 +239,7 @@ def band_note(table: RowData, loss: NDArray[Any], level: float) -> str:
         return "no band: there is none for weighted rows"
     sure = f"band: {100 * level:.6g}% at each point"
     if table.pred.clusters is not None:
-        return f"{sure}, {len(np.unique(table.pred.clusters)):,} clusters as the independent units"
+        return f"{sure}, {len(table.rows.held):,} clusters as the independent units"
     return sure if loss.dtype == np.uint8 else f"{sure} (Hoeffding–Bentkus)"
 
 
@@ -243,15 +300,13 @@ def reliability_bins(table: RowData, level: float) -> Columns:
         raise InputError("reliability needs probabilities and labels (or errors). Pass probs= to Predictions.")
     right, weights, clusters = 1.0 - error.astype(np.float64), table.weights, table.pred.clusters
     bins = bin_rows(confidence, right, weights, bins=BINS)
-    order = np.lexsort((right, confidence, bins.row_bin))
-    parts = np.split(order, np.flatnonzero(np.diff(bins.row_bin[order])) + 1)
-    inner, rows = np.arange(1, BINS) / BINS, []
-    for part, share, gap in zip(parts, bins.share, bins.gap, strict=True):
+    by_bin, inner, rows = kernels.group(bins.row_bin), np.arange(1, BINS) / BINS, []
+    for first, size, share, gap in zip(by_bin.first, by_bin.size, bins.share, bins.gap, strict=True):
+        part = by_bin.row[first : first + size]
         w = None if weights is None else weights[part]
-        centre = float(np.average(confidence[part], weights=w))
-        accuracy = float(np.average(right[part], weights=w))
+        centre, accuracy = (weighted_mean(x[part], w) for x in (confidence, right))
         low, high = _interval(right[part], w, None if clusters is None else recode(clusters[part]), level)
-        place = int(np.searchsorted(inner, confidence[part[-1]]))
+        place = int(np.searchsorted(inner, confidence[part[0]]))
         rows.append((place / BINS, (place + 1) / BINS, centre, accuracy, low, high, len(part), share, gap))
     names = ("start", "end", "confidence", "accuracy", "low", "high", "count", "share", "gap")
     return dict(zip(names, np.array(rows).T, strict=True))

@@ -1,15 +1,15 @@
 """Charts of decisions: which threshold keeps a risk, and which score accepts more right predictions there?"""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import altair as alt
 import numpy as np
 
-from uqeval._errors import InputError, collected
+from uqeval._errors import InputError
 from uqeval.decide.dominance import Dominance
-from uqeval.decide.risk_map import RiskMap, risk_map
+from uqeval.decide.risk_map import RiskMap, map_rows
+from uqeval.decide.rows import reject_lowest
 from uqeval.decide.threshold import Threshold
 from uqeval.evaluation.result import Evaluation
 from uqeval.plot import data, theme
@@ -94,9 +94,8 @@ def _risk_map_of(source: Any, score: str | None, like: Evaluation | None) -> tup
     if table.share_loss is None:
         raise InputError("psi needs errors or a loss in [0, 1]. Rescale the loss, or evaluate with error=.")
     (name,) = data.shown(source, None if score is None else [score], most=1)
-    with collected():  # said by `evaluate` already
-        found = risk_map(table.score(name), table.share_loss, level=source.level, clusters=table.pred.clusters)
-    return replace(found, score=name), colors_of(source)
+    reject_lowest(table.score(name))
+    return map_rows(data.calibration(table, name, table.share_loss), name, source.level), colors_of(source)
 
 
 def _marks(threshold: Any, found: RiskMap) -> list[Threshold]:

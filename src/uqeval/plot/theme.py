@@ -24,6 +24,7 @@ PALETTE = _FIRST + _MORE
 INK, GREY = "#333333", "#767676"
 RIGHT, WRONG = "#9AA7B4", "#B2182B"  # of no score, and unlike in lightness
 
+SCHEMA: str = alt.SCHEMA_URL  # of all charts
 _CONFIG = json.loads((files("uqeval.plot") / "looks.json").read_text(encoding="utf-8"))  # of Vega-Lite
 
 

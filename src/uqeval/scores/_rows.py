@@ -4,35 +4,59 @@ Each gives a row the same bits whatever the batch around it and whatever the ord
 because a difference in the last bit would break a tie that the ranking metrics must see.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
 from uqeval._check import Float, Int
-from uqeval._rows import others
+from uqeval._rows import add_classes, sorted_classes
+from uqeval.kernels import side_by_side, threads
 
 _BLOCK = 1 << 17  # values per block: 1 MiB, so that the scratch stays in cache
 _TINY = np.finfo(np.float64).tiny
 
 
 def by_rows(kernel: Callable[[Float], Float], array: Float) -> Float:
-    """Apply a kernel (..., rows, K) → (rows,) block by block, to bound the scratch memory."""
+    """Apply a kernel (..., rows, K) → (rows,) block by block, to bound the scratch memory; blocks share the cores."""
+    return _in_blocks(lambda block: [kernel(np.ascontiguousarray(block))], 1, array)[0]
+
+
+def by_sorted(kernels: Sequence[Callable[[Float], Float]], array: Float) -> list[Float]:
+    """Apply kernels (K, rows) → (rows,) to the sorted classes of (rows, K): all in one pass, sorted once."""
+
+    def of_block(block: Float) -> list[Float]:
+        ordered = sorted_classes(block)
+        return [kernel(ordered) for kernel in kernels]
+
+    return _in_blocks(of_block, len(kernels), array)
+
+
+def _in_blocks(kernel: Callable[[Float], list[Float]], results: int, array: Float) -> list[Float]:
     n = array.shape[-2]
     step = max(1, _BLOCK * n // max(array.size, 1))
-    out = np.empty(n)
-    for start in range(0, n, step):
-        out[start : start + step] = kernel(np.ascontiguousarray(array[..., start : start + step, :]))
+    out = [np.empty(n) for _ in range(results)]
+
+    def some(starts: range) -> None:
+        for start in starts:
+            for whole, part in zip(out, kernel(array[..., start : start + step, :]), strict=True):
+                whole[start : start + step] = part
+
+    count = threads() if n > 4 * step else 1
+    side_by_side([partial(some, range(k * step, n, count * step)) for k in range(count)])
     return out
 
 
 def entropy_rows(probs: Float) -> Float:
     """Shannon entropy in nats, 0 log 0 = 0."""
-    ordered = np.sort(probs, axis=-1)
+    return entropy_of(sorted_classes(probs))
+
+
+def entropy_of(ordered: Float) -> Float:
     terms = np.maximum(ordered, _TINY)
     np.log(terms, out=terms)
     terms *= ordered
-    total: Float = terms.sum(axis=-1)
-    return 0.0 - total  # not -total: a certain row is 0.0, not -0.0
+    return 0.0 - add_classes(terms)  # not -total: a certain row is 0.0, not -0.0
 
 
 def mean_members(values: Float) -> Float:
@@ -46,15 +70,24 @@ def mean_members(values: Float) -> Float:
     return np.clip(total / len(values), low, high)
 
 
-def top_gap(probs: Float) -> Float:
+def gap_of(ordered: Float) -> Float:
     """1 − max p; where max p has been rounded to 1, the sum of the others, which still tells rows apart.
 
     1 − p is exact for p ≥ ½, so rows with equal max p < 1 stay tied.
     """
-    gap: Float = 1.0 - probs.max(axis=-1)
+    gap: Float = 1.0 - ordered[-1]
     full = gap == 0
-    gap[full] = others(probs[full])
+    if full.any():
+        gap[full] = add_classes(ordered[:-1][:, full])
     return gap
+
+
+def margin_of(ordered: Float) -> Float:
+    return ordered[-2] - ordered[-1]
+
+
+def variance_of(ordered: Float) -> Float:
+    return ordered[-1] * gap_of(ordered)
 
 
 def vote_counts(members: Float) -> Int:

@@ -1,10 +1,9 @@
 """Uncertainty scores from one probability vector per row; higher means less sure."""
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from uqeval._check import Float, check_probs
-from uqeval.scores._rows import by_rows, entropy_rows, top_gap
+from uqeval.scores._rows import by_sorted, entropy_of, gap_of, margin_of, variance_of
 
 
 def entropy(probs: ArrayLike) -> Float:
@@ -27,7 +26,7 @@ def entropy(probs: ArrayLike) -> Float:
     >>> entropy([[1.0, 0.0], [0.5, 0.5]]).round(4)
     array([0.    , 0.6931])
     """
-    return by_rows(entropy_rows, check_probs(probs))
+    return by_sorted([entropy_of], check_probs(probs))[0]
 
 
 def gap_to_certain(probs: ArrayLike) -> Float:
@@ -51,7 +50,7 @@ def gap_to_certain(probs: ArrayLike) -> Float:
     >>> gap_to_certain([[1.0, 0.0], [0.25, 0.75], [1.0, 1e-20]])
     array([0.0e+00, 2.5e-01, 1.0e-20])
     """
-    return by_rows(top_gap, check_probs(probs))
+    return by_sorted([gap_of], check_probs(probs))[0]
 
 
 def margin(probs: ArrayLike) -> Float:
@@ -74,7 +73,7 @@ def margin(probs: ArrayLike) -> Float:
     >>> margin([[1.0, 0.0], [0.25, 0.75], [0.5, 0.5]])
     array([-1. , -0.5,  0. ])
     """
-    return by_rows(margin_rows, check_probs(probs))
+    return by_sorted([margin_of], check_probs(probs))[0]
 
 
 def bernoulli_variance(probs: ArrayLike) -> Float:
@@ -97,13 +96,4 @@ def bernoulli_variance(probs: ArrayLike) -> Float:
     >>> bernoulli_variance([[1.0, 0.0], [0.25, 0.75], [0.5, 0.5]])
     array([0.    , 0.1875, 0.25  ])
     """
-    return by_rows(variance_rows, check_probs(probs))
-
-
-def margin_rows(probs: Float) -> Float:
-    top = np.partition(probs, -2, axis=-1)
-    return top[:, -2] - top[:, -1]
-
-
-def variance_rows(probs: Float) -> Float:
-    return probs.max(axis=-1) * top_gap(probs)
+    return by_sorted([variance_of], check_probs(probs))[0]

@@ -1,21 +1,21 @@
 """Scores by name: which exist, what each needs, and computing one from a set of predictions."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from uqeval._check import Float, check_vector, nearest
 from uqeval._errors import InputError
 from uqeval.inputs import Predictions
 from uqeval.scores import dirichlet, logits, members, probs
-from uqeval.scores._rows import by_rows, entropy_rows, top_gap
+from uqeval.scores._rows import by_rows, by_sorted, entropy_of, gap_of, margin_of, variance_of
 
-# What each needs, and what computes it from a checked array, block by block.
+# What each needs, and what computes it from a checked array, block by block; from probabilities: sorted classes.
 _KERNELS: dict[str, dict[Callable[..., Float], Callable[[Float], Float]]] = {
     "probs": {
-        probs.entropy: entropy_rows,
-        probs.gap_to_certain: top_gap,
-        probs.margin: probs.margin_rows,
-        probs.bernoulli_variance: probs.variance_rows,
+        probs.entropy: entropy_of,
+        probs.gap_to_certain: gap_of,
+        probs.margin: margin_of,
+        probs.bernoulli_variance: variance_of,
     },
     "logits": {logits.free_energy: logits.free_energy_rows, logits.max_logit: logits.max_logit_rows},
     "members": {
@@ -116,7 +116,20 @@ def compute(name: str, predictions: Any) -> Float:
             f'The score "{name}" needs `{need}`, which is missing. Pass {need}= ({_SHAPES[need]}). '
             f"Scores that need nothing more: {rest}."
         )
-    return by_rows(kernel, value) if checked else function(value)
+    if not checked:
+        return function(value)
+    return by_sorted([kernel], value)[0] if need == "probs" else by_rows(kernel, value)
+
+
+def compute_all(names: Iterable[str], predictions: Predictions) -> dict[str, Float]:
+    """Several scores; those of the probabilities in one pass, with the classes of a row sorted once."""
+    own, names = _own_scores(predictions), list(names)
+    together = [name for name in names if name not in own and name in _SCORES and _SCORES[name][2] == "probs"]
+    found: dict[str, Float] = {}
+    if together and predictions.probs is not None:
+        columns = by_sorted([_SCORES[name][1] for name in together], predictions.probs)
+        found = dict(zip(together, columns, strict=True))
+    return {name: found[name] if name in found else compute(name, predictions) for name in names}
 
 
 def _own_scores(predictions: Any) -> Mapping[str, Any]:

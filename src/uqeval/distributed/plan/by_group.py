@@ -138,8 +138,6 @@ def differences_of_group(
     scores: Sequence[str], metric: str, pairs: list[tuple[int, int]], data: RowData
 ) -> tuple[Differences, int]:
     """All differences, and the number of clusters (0 without any)."""
-    if REGISTRY[metric].target == "loss":
-        data.count_pairs(scores)
     candidates = [Candidate(name, data, name) for name in scores]
     clusters = 0 if data.rows.clusters is None else int(data.rows.clusters.max()) + 1
     return differences_of_rows(candidates, pairs, REGISTRY[metric]), clusters

@@ -1,35 +1,63 @@
-"""The C++ twin of `kernels.pairs`: the same functions, the same integers."""
+"""The C++ twin of `kernels.plain`: the same functions, the same integers."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 import uqeval.kernels.native._native as _native
-from uqeval.kernels._types import AucSums, Bit, ConcordanceSums, Float, Int, Order, alike_sums
+from uqeval.kernels._types import AucSums, Bit, ConcordanceSums, Float, Int, Order, Sweep, alike_sums
 
 __all__ = [
-    "auc_counts",
+    "auc_sums",
     "bootstrap_areas",
+    "bootstrap_precision",
     "bootstrap_totals",
+    "cell_sums",
+    "concordance",
     "concordance_sums",
+    "mark",
     "order_by",
     "order_free_sum",
+    "ordered_concordance",
+    "ordered_counts",
     "pair_counts",
+    "sweep",
+    "sweep_rows",
     "weighted_credit",
+    "within_counts",
 ]
 
 
-def order_by(x: Float) -> Order:
-    row, start, end = np.empty((3, len(x)), dtype=np.int64)
-    ties = _native.order(np.ascontiguousarray(x), row, start, end)
-    return Order(row, start, end, ties)
+def order_by(x: Float, threads: int = 1) -> Order:
+    row, new = np.empty(len(x), dtype=np.uint32), np.empty(len(x), dtype=np.uint8)
+    _native.order(np.ascontiguousarray(x), row, new, threads)
+    return Order(row, new.view(np.bool_))
 
 
-def auc_counts(score: Float, error: Bit) -> tuple[Int, AucSums]:
-    credit2 = np.empty(len(score), dtype=np.int64)
-    wrong, total, high1, low1, high0, low0 = _native.auc(
-        np.ascontiguousarray(score), np.ascontiguousarray(error), credit2
-    )
-    return credit2, AucSums(wrong, total, (high1 << 64) | low1, (high0 << 64) | low0)
+def mark(score: Float, error: Bit, threads: int = 1) -> Bit:
+    marks = np.empty(len(score), dtype=np.uint8)
+    _native.mark(np.ascontiguousarray(score), np.ascontiguousarray(error), marks, threads)
+    return marks
+
+
+def auc_sums(score: Float, error: Bit, threads: int = 1) -> AucSums:
+    return AucSums(*_native.auc(np.ascontiguousarray(score), np.ascontiguousarray(error), threads))
+
+
+def sweep(marks: Bit) -> Sweep:
+    return Sweep(*_native.sweep(np.ascontiguousarray(marks)))
+
+
+def sweep_rows(marks: Bit) -> tuple[Float, NDArray[np.uint32]]:
+    e, credit2 = np.empty(len(marks)), np.empty(len(marks), dtype=np.uint32)
+    _native.sweep_rows(np.ascontiguousarray(marks), e, credit2)
+    return e, credit2
+
+
+def within_counts(score: Float, loss: Float, clusters: Order, threads: int = 1) -> tuple[Int, Int]:
+    credit2, comparable = np.empty((2, len(score)), dtype=np.int64)
+    given = np.ascontiguousarray(score), np.ascontiguousarray(loss), clusters.row, clusters.first
+    _native.within(*given, credit2, comparable, threads)
+    return credit2, comparable
 
 
 def pair_counts(scores: Float, loss: Float, threads: int = 1) -> tuple[Int, Int]:
@@ -39,17 +67,42 @@ def pair_counts(scores: Float, loss: Float, threads: int = 1) -> tuple[Int, Int]
     return credit2, comparable
 
 
+def ordered_counts(order: Order, losses: Order, threads: int = 1) -> Int:
+    credit2 = np.empty(len(order.row), dtype=np.int64)
+    _native.pairs_ordered(*_arrays(order), *_arrays(losses), credit2, threads)
+    return credit2
+
+
+def concordance(score: Float, loss: Float, threads: int = 1) -> ConcordanceSums:
+    return _summed(len(loss), _native.concord(np.ascontiguousarray(score), np.ascontiguousarray(loss), threads))
+
+
+def ordered_concordance(order: Order, losses: Order, threads: int = 1) -> ConcordanceSums:
+    return _summed(len(order.row), _native.concord_ordered(*_arrays(order), *_arrays(losses), threads))
+
+
 def concordance_sums(credit2: Int, comparable: Int) -> ConcordanceSums:
-    total2, total, alike, high, low, shift, shift2 = _native.concordance(
-        np.ascontiguousarray(credit2), np.ascontiguousarray(comparable)
-    )
-    if alike:
-        return alike_sums(len(credit2), total2, total, (high << 64) | low)
-    return ConcordanceSums(total2, total, shift, shift2)
+    counts = np.ascontiguousarray(credit2), np.ascontiguousarray(comparable)
+    return _summed(len(credit2), _native.concord_counts(*counts))
+
+
+def _arrays(order: Order) -> tuple[NDArray[np.uint32], Bit]:
+    return order.row, order.new.view(np.uint8)
+
+
+def _summed(n: int, found: tuple[int, int, bool, int, float, float]) -> ConcordanceSums:
+    credit2, comparable, alike, squares, shift, shift2 = found
+    return alike_sums(n, credit2, comparable, squares) if alike else ConcordanceSums(credit2, comparable, shift, shift2)
 
 
 def order_free_sum(x: Float) -> float:
     return float(_native.order_free_sum(np.ascontiguousarray(x)))
+
+
+def cell_sums(x: Float, cell: Int, cells: int) -> Float:
+    sums = np.empty(cells)
+    _native.cell_sums(np.ascontiguousarray(x), np.ascontiguousarray(cell), sums)
+    return sums
 
 
 def weighted_credit(rank: Int, group: Int, weight: Float, first: Int) -> tuple[Float, Float]:
@@ -78,3 +131,9 @@ def bootstrap_areas(
     sums = np.empty((len(seeds), 5))
     _native.areas(np.ascontiguousarray(score), np.ascontiguousarray(loss), unit, units, seeds, with_aurc, sums, threads)
     return sums
+
+
+def bootstrap_precision(marks: Bit, seeds: NDArray[np.uint64], threads: int = 1) -> Float:
+    values = np.empty(len(seeds))
+    _native.precisions(np.ascontiguousarray(marks), np.ascontiguousarray(seeds), values, threads)
+    return values

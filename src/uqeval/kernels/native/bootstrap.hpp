@@ -6,7 +6,7 @@
 namespace uq {
 
 // How often each of n units is drawn in n draws with replacement: a counter hashed by splitmix64 (Steele et al. 2014),
-// scaled from 53 bits. The twin of kernels.pairs.draw_units, bit for bit, whatever the number of threads.
+// scaled from 53 bits. The twin of kernels.plain.bootstrap.draw_units, bit for bit, whatever the number of threads.
 inline void draw_units(u64 seed, std::size_t units, u32 *times) {
     std::fill(times, times + units, 0);
     const double scale = static_cast<double>(units);
@@ -36,7 +36,7 @@ struct Resampler {
     std::vector<u32> loss_end;                  // at each q; only with ties
 };
 
-inline Resampler make_resampler(const double *score, const double *loss, std::size_t n, Workspace &space) {
+inline Resampler make_resampler(const double *score, const double *loss, std::size_t n, PairSpace &space) {
     Resampler plan;
     plan.n = n;
     const LossOrder order = order_losses(loss, n, space);
@@ -45,15 +45,14 @@ inline Resampler make_resampler(const double *score, const double *loss, std::si
     plan.row_of_rank.resize(n);
     plan.group_end.resize(n);
     plan.joint_end.resize(n);
-    walk_score(
-        score, order, space, [](u64 *, u64 *) {},
-        [&](std::size_t p, u32 q, u32 slot, u32, u32 group_end, u32 joint_end) {
-            plan.rank_of_slot[p] = q;
-            plan.row_of_rank[q] = order.row[slot];
-            plan.group_end[p] = group_end;
-            plan.joint_end[p] = joint_end;
-            plan.score_ties = plan.score_ties || group_end != p + 1;
-        });
+    walk_score(order_score(score, order, space, 1), order, space,
+               [&](std::size_t p, u32 q, u32 slot, u32, u32 group_end, u32 joint_end) {
+                   plan.rank_of_slot[p] = q;
+                   plan.row_of_rank[q] = order.row[slot];
+                   plan.group_end[p] = group_end;
+                   plan.joint_end[p] = joint_end;
+                   plan.score_ties = plan.score_ties || group_end != p + 1;
+               });
     if (order.ties) plan.loss_end.assign(order.end, order.end + n);
     return plan;
 }
@@ -127,20 +126,19 @@ struct AreaPlan {
     std::vector<double> loss;  // at each slot
 };
 
-inline AreaPlan make_area_plan(const double *score, const double *loss, std::size_t n, Workspace &space) {
-    std::size_t groups = 0;
-    const u64 *sorted = sort_rows(score, n, space, groups);
+inline AreaPlan make_area_plan(const double *score, const double *loss, std::size_t n, PairSpace &space) {
     AreaPlan plan;
     plan.row.resize(n);
     plan.block_end.resize(n);
-    std::vector<u32> start(n);
     plan.loss.resize(n);
-    plan.ties = groups < n;
-    for (std::size_t p = 0; p < n; ++p) {
-        plan.row[p] = static_cast<u32>(sorted[p]);
-        plan.loss[p] = loss[plan.row[p]];
+    u8 *marks = space.marks.get<u8>(n);
+    order_rows<u32>(score, nullptr, nullptr, n, marks, plan.row.data(), space.order);
+    for (std::size_t p = 0; p < n; ++p) plan.loss[p] = loss[plan.row[p]];
+    for (std::size_t p = n, end = n; p-- > 0;) {
+        plan.block_end[p] = static_cast<u32>(end);
+        plan.ties = plan.ties || !(marks[p] & kNew);
+        if (marks[p] & kNew) end = p;
     }
-    group_bounds(sorted, n, groups, start.data(), plan.block_end.data());
     return plan;
 }
 
@@ -191,6 +189,33 @@ inline Areas resample_areas(const AreaPlan &plan, const u32 *times, u64 size, bo
     sums.bad = bad_before;
     sums.aurc = before ? sums.aurc / sums.size : 0;
     return sums;
+}
+
+// ---- average precision ---------------------------------------------------------------------------------------------
+
+// Rows from the highest score down: whether each is foreign (a positive), and where a new score starts. `known` and
+// `foreign` say how often each row of its kind was drawn, in that order, with a number to spare at the end.
+template <bool Ties>
+double precision_of(const u8 *marks, std::size_t n, const u32 *known, const u32 *foreign, std::size_t positives) {
+    double sum = 0;
+    u64 found = 0, seen = 0, in_block = 0, of_block = 0;
+    const auto close = [&] {
+        found += in_block;
+        seen += of_block;
+        sum += static_cast<double>(in_block) * static_cast<double>(found) / static_cast<double>(std::max<u64>(seen, 1));
+        in_block = of_block = 0;
+    };
+    for (std::size_t i = 0; i < n; ++i) {
+        if (Ties && (marks[i] & kNew)) close();
+        const u32 positive = marks[i] & kWrong, times = positive ? *foreign : *known;  // both are there: no branch
+        foreign += positive;
+        known += 1 - positive;
+        of_block += times;
+        in_block += times & (0u - positive);
+        if (!Ties) close();
+    }
+    if (Ties) close();
+    return sum / static_cast<double>(positives);
 }
 
 }  // namespace uq

@@ -1,6 +1,7 @@
 // Python bindings. Arrays come checked and contiguous from kernels/__init__.py; results go into arrays made there.
+#include "auc.hpp"
 #include "bootstrap.hpp"
-#include "pairs.hpp"
+#include "clusters.hpp"
 #include "sums.hpp"
 #include "weighted.hpp"
 
@@ -17,81 +18,213 @@ template <class T> using Out2 = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::de
 
 namespace {
 
-Workspace &workspace() {
-    static thread_local Workspace space;
+// Memory that a thread keeps between calls.
+template <class Space> Space &space_of() {
+    static thread_local Space space;
     return space;
 }
 
-struct Trim {  // gives large blocks back even when a call throws
-    Workspace &space;
-    ~Trim() { space.trim(); }
+template <class Space> struct Use {  // gives large blocks back even when a call throws
+    Space &space = space_of<Space>();
+    ~Use() { space.trim(); }
 };
 
 void need(bool ok, const char *message) {
     if (!ok) throw nb::value_error(message);
 }
 
-constexpr std::size_t kMostRows = (std::size_t(1) << 31) - 1;
-
-nb::tuple auc(In<double> score, In<u8> error, Out<i64> credit2) {
-    const std::size_t n = score.shape(0);
-    need(error.shape(0) == n && credit2.shape(0) == n, "lengths differ");
+template <class... Array> void same_length(std::size_t n, const Array &...arrays) {
     need(n <= kMostRows, "more than 2^31 - 1 rows");
+    need(((arrays.shape(0) == n) && ...), "lengths differ");
+}
+
+nb::int_ whole(const Wide &x) {
+    return nb::steal<nb::int_>(PyNumber_Or(nb::int_(x.high).attr("__lshift__")(64).ptr(), nb::int_(x.low).ptr()));
+}
+
+nb::tuple auc(In<double> score, In<u8> error, int threads) {
+    const std::size_t n = score.shape(0);
+    same_length(n, error);
     AucSums sums;
     {
         nb::gil_scoped_release release;
-        Trim trim{workspace()};
-        sums = auc_counts(score.data(), error.data(), n, credit2.data(), trim.space);
+        Use<AucSpace> use;
+        sums = auc_sums(score.data(), error.data(), n, use.space, threads);
     }
-    return nb::make_tuple(sums.wrong, sums.credit2, sums.wrong_squares.high, sums.wrong_squares.low,
-                          sums.right_squares.high, sums.right_squares.low);
+    return nb::make_tuple(sums.wrong, sums.credit2, whole(sums.wrong_squares), whole(sums.right_squares));
+}
+
+// Rows in stable order of x, and 1 where a new value starts.
+void order(In<double> x, Out<u32> row, Out<u8> fresh, int threads) {
+    const std::size_t n = x.shape(0);
+    same_length(n, row, fresh);
+    nb::gil_scoped_release release;
+    Use<OrderSpace> use;
+    order_rows<u32>(x.data(), nullptr, nullptr, n, fresh.data(), row.data(), use.space, threads);
+    for (std::size_t i = 0; i < n; ++i) fresh.data()[i] >>= 1;
+}
+
+// In order of the score: 1 if wrong, and 2 where a new value starts.
+void mark(In<double> score, In<u8> error, Out<u8> marks, int threads) {
+    const std::size_t n = score.shape(0);
+    same_length(n, error, marks);
+    nb::gil_scoped_release release;
+    Use<OrderSpace> use;
+    order_rows<u32>(score.data(), error.data(), nullptr, n, marks.data(), nullptr, use.space, threads);
+}
+
+void need_start(const In<u8> &marks) {
+    need(marks.shape(0) == 0 || (marks.data()[0] & kNew), "the first row starts a value");
+}
+
+nb::tuple sweep(In<u8> marks) {
+    Sweep found;
+    same_length(marks.shape(0));
+    need_start(marks);
+    {
+        nb::gil_scoped_release release;
+        found = sweep_marks<true>(marks.data(), marks.shape(0));
+    }
+    return nb::make_tuple(found.n, found.wrong, found.credit2, whole(found.wrong_squares), whole(found.right_squares),
+                          whole(found.later2), found.tied_pairs, found.blocks, found.aurc, found.best, found.slope,
+                          found.rate, found.of_wrong.sum, found.of_wrong.squares, found.of_right.sum,
+                          found.of_right.squares, found.shares2, found.harmonic);
+}
+
+// e and credit2 of every row, in order of the score (`SweptRows`).
+void sweep_rows(In<u8> marks, Out<double> e, Out<u32> credit2) {
+    same_length(marks.shape(0), e, credit2);
+    need_start(marks);
+    nb::gil_scoped_release release;
+    sweep_marks<true>(marks.data(), marks.shape(0), SweptRows{e.data(), credit2.data()});
+}
+
+nb::tuple listed(const ConcordanceSums &sums) {
+    return nb::make_tuple(sums.credit2, sums.comparable, sums.alike, whole(sums.squares), sums.shift, sums.shift2);
+}
+
+nb::tuple concord(In<double> score, In<double> loss, int threads) {
+    const std::size_t n = score.shape(0);
+    same_length(n, loss);
+    ConcordanceSums sums;
+    {
+        nb::gil_scoped_release release;
+        Use<PairSpace> use;
+        sums = concordance(score.data(), loss.data(), n, use.space, threads);
+    }
+    return listed(sums);
+}
+
+// Rows of an order, checked, and its marks.
+struct Ordered {
+    const u32 *row;
+    std::vector<u8> marks;
+    Ordered(const In<u32> &rows, const In<u8> &fresh) : row(rows.data()), marks(rows.shape(0)) {
+        const std::size_t n = rows.shape(0);
+        u32 most = 0;
+        for (std::size_t i = 0; i < n; ++i) most = std::max(most, row[i]);
+        if (n && most >= n) throw std::out_of_range("a row is outside the rows");
+        for (std::size_t i = 0; i < n; ++i) marks[i] = fresh.data()[i] ? kNew : 0;
+        if (n) marks[0] |= kNew;
+    }
+};
+
+nb::tuple concord_ordered(In<u32> row, In<u8> fresh, In<u32> loss_row, In<u8> loss_fresh, int threads) {
+    const std::size_t n = row.shape(0);
+    same_length(n, fresh, loss_row, loss_fresh);
+    ConcordanceSums sums;
+    {
+        nb::gil_scoped_release release;
+        Use<PairSpace> use;
+        const Ordered score(row, fresh), loss(loss_row, loss_fresh);
+        const LossOrder losses = bound_losses(loss.row, loss.marks.data(), n, use.space);
+        sums = concordance(reorder(score.row, score.marks.data(), losses, use.space), losses, use.space, threads);
+    }
+    return listed(sums);
+}
+
+void pairs_ordered(In<u32> row, In<u8> fresh, In<u32> loss_row, In<u8> loss_fresh, Out<i64> credit2, int threads) {
+    const std::size_t n = row.shape(0);
+    same_length(n, fresh, loss_row, loss_fresh, credit2);
+    nb::gil_scoped_release release;
+    Use<PairSpace> use;
+    const Ordered score(row, fresh), loss(loss_row, loss_fresh);
+    const LossOrder losses = bound_losses(loss.row, loss.marks.data(), n, use.space);
+    pair_counts(reorder(score.row, score.marks.data(), losses, use.space), losses, credit2.data(), use.space, threads);
 }
 
 void pairs(In2<double> scores, In<double> loss, Out2<i64> credit2, Out<i64> comparable, int threads) {
     const std::size_t k = scores.shape(0), n = loss.shape(0);
-    need(scores.shape(1) == n && credit2.shape(0) == k && credit2.shape(1) == n && comparable.shape(0) == n,
-         "lengths differ");
-    need(n <= kMostRows, "more than 2^31 - 1 rows");
+    same_length(n, comparable);
+    need(scores.shape(1) == n && credit2.shape(0) == k && credit2.shape(1) == n, "lengths differ");
     nb::gil_scoped_release release;
-    Trim trim{workspace()};
-    const LossOrder order = order_losses(loss.data(), n, trim.space);
-    comparable_counts(order, comparable.data());
+    Use<PairSpace> use;
+    const LossOrder losses = order_losses(loss.data(), n, use.space, threads);
+    comparable_counts(losses, comparable.data());
+    const auto count = [&](std::size_t j, PairSpace &space, int inside) {
+        pair_counts(order_score(scores.data() + j * n, losses, space, inside), losses, credit2.data() + j * n, space, inside);
+    };
     if (k == 1 || threads <= 1) {
-        for (std::size_t j = 0; j < k; ++j) {
-            pair_counts(scores.data() + j * n, order, credit2.data() + j * n, trim.space, threads);
-        }
+        for (std::size_t j = 0; j < k; ++j) count(j, use.space, threads);
         return;
     }
     in_parallel(k, threads, [&](std::size_t j) {
-        Workspace own;  // the loss order lives in the caller's
-        pair_counts(scores.data() + j * n, order, credit2.data() + j * n, own, 1);
+        PairSpace own;  // the loss order lives in the caller's
+        count(j, own, 1);
     });
 }
 
-// Rows in stable order of x, with the bounds of each slot's tie group; true if any value repeats.
-bool order(In<double> x, Out<i64> row, Out<i64> start, Out<i64> end) {
-    const std::size_t n = x.shape(0);
-    need(row.shape(0) == n && start.shape(0) == n && end.shape(0) == n, "lengths differ");
-    need(n <= kMostRows, "more than 2^31 - 1 rows");
+// Pairs of rows of one cluster: row[first[k]] .. row[first[k + 1] - 1] are its rows.
+void within(In<double> score, In<double> loss, In<u32> row, In<i64> first, Out<i64> credit2, Out<i64> comparable,
+            int threads) {
+    const std::size_t n = score.shape(0), clusters = first.shape(0);
+    same_length(n, loss, row, credit2, comparable);
+    for (std::size_t i = 0; i < n; ++i) {
+        if (row.data()[i] >= n) throw std::out_of_range("a row is outside the rows");
+    }
+    for (std::size_t k = 0; k < clusters; ++k) {
+        const i64 from = first.data()[k], to = k + 1 < clusters ? first.data()[k + 1] : static_cast<i64>(n);
+        if (from < 0 || to < from || to > static_cast<i64>(n)) throw std::out_of_range("clusters out of order");
+    }
     nb::gil_scoped_release release;
-    Trim trim{workspace()};
-    return sorted_rows(x.data(), n, row.data(), start.data(), end.data(), trim.space);
+    constexpr std::size_t kAtOnce = 1024;
+    in_parallel((clusters + kAtOnce - 1) / kAtOnce, threads, [&](std::size_t part) {
+        ClusterSpace space;
+        for (std::size_t k = part * kAtOnce; k < std::min(clusters, (part + 1) * kAtOnce); ++k) {
+            const std::size_t from = static_cast<std::size_t>(first.data()[k]);
+            const std::size_t to = k + 1 < clusters ? static_cast<std::size_t>(first.data()[k + 1]) : n;
+            within_cluster(score.data(), loss.data(), row.data() + from, to - from, credit2.data(), comparable.data(), space);
+        }
+    });
 }
 
-nb::tuple concordance(In<i64> credit2, In<i64> comparable) {
+nb::tuple concord_counts(In<i64> credit2, In<i64> comparable) {
     need(credit2.shape(0) == comparable.shape(0), "lengths differ");
     ConcordanceSums sums;
     {
         nb::gil_scoped_release release;
-        sums = concordance_sums(credit2.data(), comparable.data(), credit2.shape(0));
+        sums = concordance_sums(
+            credit2.shape(0), [&](std::size_t i) { return credit2.data()[i]; },
+            [&](std::size_t i) { return comparable.data()[i]; });
     }
-    return nb::make_tuple(sums.credit2, sums.comparable, sums.alike, sums.squares.high, sums.squares.low, sums.shift,
-                          sums.shift2);
+    return listed(sums);
 }
 
 double sum(In<double> x) {
     nb::gil_scoped_release release;
     return order_free_sum(x.data(), x.shape(0));
+}
+
+void sums_of_cells(In<double> x, In<i64> cell, Out<double> sums) {
+    const std::size_t n = x.shape(0), cells = sums.shape(0);
+    need(cell.shape(0) == n, "lengths differ");
+    nb::gil_scoped_release release;
+    for (std::size_t i = 0; i < n; ++i) {
+        if (cell.data()[i] < 0 || static_cast<std::size_t>(cell.data()[i]) >= cells) {
+            throw std::out_of_range("a cell is outside the cells");
+        }
+    }
+    cell_sums(x.data(), cell.data(), n, sums.data(), cells);
 }
 
 // Part k holds the slots first[k] .. first[k + 1] - 1; pairs are counted inside parts only.
@@ -153,8 +286,8 @@ void bootstrap(In<double> score, In<double> loss, In<i64> unit, std::size_t unit
          "lengths differ");
     need(n <= kMostRows, "more than 2^31 - 1 rows");
     nb::gil_scoped_release release;
-    Trim trim{workspace()};
-    const Resampler plan = make_resampler(score.data(), loss.data(), n, trim.space);
+    Use<PairSpace> use;
+    const Resampler plan = make_resampler(score.data(), loss.data(), n, use.space);
     for_each_resample<Buffer>(unit, units, seeds, threads, [&](std::size_t b, const u32 *times, u64 size, Buffer &memory) {
         const auto count = size <= 65536 ? &resample_totals<std::uint16_t> : &resample_totals<u32>;
         count(plan, times, size, memory, totals.data() + 4 * b);
@@ -168,8 +301,8 @@ void areas(In<double> score, In<double> loss, In<i64> unit, std::size_t units, I
          "lengths differ");
     need(n <= kMostRows, "more than 2^31 - 1 rows");
     nb::gil_scoped_release release;
-    Trim trim{workspace()};
-    const AreaPlan plan = make_area_plan(score.data(), loss.data(), n, trim.space);
+    Use<PairSpace> use;
+    const AreaPlan plan = make_area_plan(score.data(), loss.data(), n, use.space);
     using Harmonic = std::vector<double>;
     for_each_resample<Harmonic>(unit, units, seeds, threads,
                                 [&](std::size_t b, const u32 *times, u64 size, Harmonic &harmonic) {
@@ -183,22 +316,59 @@ void areas(In<double> score, In<double> loss, In<i64> unit, std::size_t units, I
                                 });
 }
 
+// Average precision of resamples, known and foreign rows apart: two seeds each.
+void precisions(In<u8> marks, In2<u64> seeds, Out<double> values, int threads) {
+    const std::size_t n = marks.shape(0), resamples = seeds.shape(0);
+    same_length(n);
+    need(seeds.shape(1) == 2 && values.shape(0) == resamples, "lengths differ");
+    std::size_t foreign = 0;
+    for (std::size_t i = 0; i < n; ++i) foreign += marks.data()[i] & kWrong;
+    const auto precision = count_values(marks.data(), n) < n ? &precision_of<true> : &precision_of<false>;
+    nb::gil_scoped_release release;
+    const std::size_t blocks = std::max<std::size_t>(1, std::min<std::size_t>(resamples, 4 * std::max(threads, 1)));
+    in_parallel(blocks, threads, [&](std::size_t block) {
+        std::vector<u32> known_times(n - foreign + 1), foreign_times(foreign + 1);
+        for (std::size_t b = block; b < resamples; b += blocks) {
+            draw_units(seeds.data()[2 * b], n - foreign, known_times.data());
+            draw_units(seeds.data()[2 * b + 1], foreign, foreign_times.data());
+            values.data()[b] = precision(marks.data(), n, known_times.data(), foreign_times.data(), foreign);
+        }
+    });
+}
+
 }  // namespace
 
 NB_MODULE(_native, m) {
-    m.def("auc", &auc, nb::arg("score").noconvert(), nb::arg("error").noconvert(), nb::arg("credit2").noconvert());
+    m.def("auc", &auc, nb::arg("score").noconvert(), nb::arg("error").noconvert(), nb::arg("threads"));
+    m.def("order", &order, nb::arg("x").noconvert(), nb::arg("row").noconvert(), nb::arg("fresh").noconvert(),
+          nb::arg("threads"));
+    m.def("mark", &mark, nb::arg("score").noconvert(), nb::arg("error").noconvert(), nb::arg("marks").noconvert(),
+          nb::arg("threads"));
+    m.def("sweep", &sweep, nb::arg("marks").noconvert());
+    m.def("sweep_rows", &sweep_rows, nb::arg("marks").noconvert(), nb::arg("e").noconvert(),
+          nb::arg("credit2").noconvert());
+    m.def("within", &within, nb::arg("score").noconvert(), nb::arg("loss").noconvert(), nb::arg("row").noconvert(),
+          nb::arg("first").noconvert(), nb::arg("credit2").noconvert(), nb::arg("comparable").noconvert(),
+          nb::arg("threads"));
+    m.def("concord", &concord, nb::arg("score").noconvert(), nb::arg("loss").noconvert(), nb::arg("threads"));
+    m.def("concord_ordered", &concord_ordered, nb::arg("row").noconvert(), nb::arg("fresh").noconvert(),
+          nb::arg("loss_row").noconvert(), nb::arg("loss_fresh").noconvert(), nb::arg("threads"));
+    m.def("concord_counts", &concord_counts, nb::arg("credit2").noconvert(), nb::arg("comparable").noconvert());
     m.def("pairs", &pairs, nb::arg("scores").noconvert(), nb::arg("loss").noconvert(), nb::arg("credit2").noconvert(),
           nb::arg("comparable").noconvert(), nb::arg("threads"));
-    m.def("order", &order, nb::arg("x").noconvert(), nb::arg("row").noconvert(), nb::arg("start").noconvert(),
-          nb::arg("end").noconvert());
-    m.def("concordance", &concordance, nb::arg("credit2").noconvert(), nb::arg("comparable").noconvert());
+    m.def("pairs_ordered", &pairs_ordered, nb::arg("row").noconvert(), nb::arg("fresh").noconvert(),
+          nb::arg("loss_row").noconvert(), nb::arg("loss_fresh").noconvert(), nb::arg("credit2").noconvert(),
+          nb::arg("threads"));
     m.def("order_free_sum", &sum, nb::arg("x").noconvert());
+    m.def("cell_sums", &sums_of_cells, nb::arg("x").noconvert(), nb::arg("cell").noconvert(), nb::arg("sums").noconvert());
     m.def("weighted", &weighted, nb::arg("rank").noconvert(), nb::arg("group").noconvert(),
           nb::arg("weight").noconvert(), nb::arg("first").noconvert(), nb::arg("credit").noconvert(),
           nb::arg("against").noconvert());
     m.def("bootstrap", &bootstrap, nb::arg("score").noconvert(), nb::arg("loss").noconvert(),
           nb::arg("unit").noconvert(), nb::arg("units"), nb::arg("seeds").noconvert(), nb::arg("totals").noconvert(),
           nb::arg("threads"));
+    m.def("precisions", &precisions, nb::arg("marks").noconvert(), nb::arg("seeds").noconvert(),
+          nb::arg("values").noconvert(), nb::arg("threads"));
     m.def("areas", &areas, nb::arg("score").noconvert(), nb::arg("loss").noconvert(), nb::arg("unit").noconvert(),
           nb::arg("units"), nb::arg("seeds").noconvert(), nb::arg("with_aurc"), nb::arg("sums").noconvert(),
           nb::arg("threads"));

@@ -1,122 +1,149 @@
-// Per-row pair counts: the C++ twin of kernels/pairs.py (same integers, see there for the algebra).
+// Pair counts: the C++ twin of kernels/plain/pairs.py (same integers, see there for the algebra).
 #pragma once
 
-#include "sort.hpp"
+#include "order.hpp"
+#include "sums.hpp"
 
 #include <array>
-#include <atomic>
-#include <exception>
-#include <system_error>
-#include <thread>
 
 namespace uq {
 
-struct AucSums {
-    i64 wrong = 0;     // number of rows with error = 1
-    i64 credit2 = 0;   // over the wrong rows; the right rows have the same total
-    Wide wrong_squares, right_squares;
+struct PairSpace {
+    OrderSpace order;
+    Buffer row, start, end, slot, marks, loss_marks, cursor, slot_of_rank, by_loss, items, spare, by_slot, cells;
+    void trim() {
+        order.trim();
+        for (Buffer *buffer : {&row, &start, &end, &slot, &marks, &loss_marks, &cursor, &slot_of_rank, &by_loss, &items,
+                               &spare, &by_slot, &cells}) {
+            buffer->trim();
+        }
+    }
 };
 
-// credit2[i] over comparable rows: a wrong row earns 2 per right row below and 1 per right row tied,
-// a right row 2 per wrong row above and 1 per wrong row tied.
-inline AucSums auc_counts(const double *score, const u8 *error, std::size_t n, i64 *credit2, Workspace &space) {
-    AucSums sums;
-    if (n == 0) return sums;
-    u64 *words = space.words.get<u64>(n), *spare = space.spare.get<u64>(n);
-    const KeyRange range = key_range(score, n);
-    for (std::size_t i = 0; i < n; ++i) {
-        const u64 key = (key_of(score[i]) - range.least) >> range.shift;
-        const u32 wrong = error[i] != 0;
-        words[i] = key << 32 | static_cast<u32>(i << 1 | wrong);
-        sums.wrong += wrong;
-    }
-    std::size_t groups = 0;
-    const u64 *sorted =
-        sort_into_groups(words, spare, n, range, groups, [&](u32 payload) { return key_of(score[payload >> 1]); });
-    i64 right_below = 0, wrong_above = sums.wrong;
-    for (std::size_t i = 0; i < n;) {
-        std::size_t end = i + 1;
-        i64 wrong = sorted[i] & 1;
-        if (groups < n) {
-            while (end < n && (sorted[end] >> 32) == (sorted[i] >> 32)) wrong += sorted[end++] & 1;
-        }
-        const i64 right = static_cast<i64>(end - i) - wrong;
-        wrong_above -= wrong;
-        const i64 of_wrong = 2 * right_below + right, of_right = 2 * wrong_above + wrong;
-        for (; i < end; ++i) {
-            const u32 payload = static_cast<u32>(sorted[i]);
-            credit2[payload >> 1] = payload & 1 ? of_wrong : of_right;
-        }
-        sums.credit2 += wrong * of_wrong;
-        sums.wrong_squares.add_times(static_cast<u64>(of_wrong), static_cast<u64>(wrong));
-        sums.right_squares.add_times(static_cast<u64>(of_right), static_cast<u64>(right));
-        right_below += right;
-    }
-    return sums;
-}
+// ---- the loss side ------------------------------------------------------------------------------------------------
 
-// The loss side, sorted once for any number of scores.
+// Sorted once for any number of scores.
 struct LossOrder {
     std::size_t n = 0;
     bool ties = false;
-    const u32 *row = nullptr;    // row at each slot of the loss order
+    const u32 *row = nullptr;    // row at each slot of the loss order; null where nobody asks for rows
     const u32 *start = nullptr;  // with ties: first and past-the-end slot of the slot's tie group
     const u32 *end = nullptr;
+    u32 first_of(u32 slot) const { return ties ? start[slot] : slot; }
+    u32 past(u32 slot) const { return ties ? end[slot] : slot + 1; }
 };
 
-// Rows sorted by x: words (tie group << 32 | row).
-inline const u64 *sort_rows(const double *x, std::size_t n, Workspace &space, std::size_t &groups) {
-    u64 *words = space.words.get<u64>(n), *spare = space.spare.get<u64>(n);
-    const KeyRange range = key_range(x, n);
-    for (std::size_t i = 0; i < n; ++i) {
-        words[i] = ((key_of(x[i]) - range.least) >> range.shift) << 32 | static_cast<u32>(i);
-    }
-    return sort_into_groups(words, spare, n, range, groups, [&](u32 payload) { return key_of(x[payload]); });
-}
-
-// First and past-the-end slot of each slot's tie group.
-template <class Slot>
-void group_bounds(const u64 *sorted, std::size_t n, std::size_t groups, Slot *start, Slot *end) {
-    if (groups == n) {
-        for (std::size_t k = 0; k < n; ++k) {
-            start[k] = static_cast<Slot>(k);
-            end[k] = static_cast<Slot>(k + 1);
-        }
-        return;
-    }
-    for (std::size_t first = 0; first < n;) {
-        std::size_t past = first + 1;
-        while (past < n && (sorted[past] >> 32) == (sorted[first] >> 32)) ++past;
-        std::fill(start + first, start + past, static_cast<Slot>(first));
-        std::fill(end + first, end + past, static_cast<Slot>(past));
-        first = past;
-    }
-}
-
-inline bool sorted_rows(const double *x, std::size_t n, i64 *row, i64 *start, i64 *end, Workspace &space) {
-    std::size_t groups = 0;
-    const u64 *sorted = sort_rows(x, n, space, groups);
-    for (std::size_t k = 0; k < n; ++k) row[k] = static_cast<u32>(sorted[k]);
-    group_bounds(sorted, n, groups, start, end);
-    return groups < n;
-}
-
-inline LossOrder order_losses(const double *loss, std::size_t n, Workspace &space) {
-    std::size_t groups = 0;
-    const u64 *sorted = sort_rows(loss, n, space, groups);
-    u32 *row = space.order.get<u32>(n);
-    for (std::size_t k = 0; k < n; ++k) row[k] = static_cast<u32>(sorted[k]);
+inline LossOrder bound_losses(const u32 *row, const u8 *marks, std::size_t n, PairSpace &space) {
     LossOrder order;
     order.n = n;
     order.row = row;
-    order.ties = groups < n;
-    if (order.ties) {
-        u32 *start = space.tie_start.get<u32>(n), *end = space.tie_end.get<u32>(n);
-        group_bounds(sorted, n, groups, start, end);
-        order.start = start;
-        order.end = end;
+    for (std::size_t i = 0; i < n && !order.ties; ++i) order.ties = !(marks[i] & kNew);
+    if (!order.ties) return order;
+    u32 *start = space.start.get<u32>(n), *end = space.end.get<u32>(n);
+    for (std::size_t i = 0; i < n;) {
+        std::size_t j = i + 1;
+        while (j < n && !(marks[j] & kNew)) ++j;
+        std::fill(start + i, start + j, static_cast<u32>(i));
+        std::fill(end + i, end + j, static_cast<u32>(j));
+        i = j;
     }
+    order.start = start;
+    order.end = end;
     return order;
+}
+
+inline LossOrder order_losses(const double *loss, std::size_t n, PairSpace &space, int threads = 1) {
+    u32 *row = space.row.get<u32>(n);
+    u8 *marks = space.loss_marks.get<u8>(n);
+    order_rows<u32>(loss, nullptr, nullptr, n, marks, row, space.order, threads);
+    return bound_losses(row, marks, n, space);
+}
+
+// ---- the score side -----------------------------------------------------------------------------------------------
+
+// Slots of the loss order in order of the score, tied ones in order of the loss; and where a new score starts.
+struct ScoreOrder {
+    u32 *slot;
+    const u8 *marks;
+};
+
+// `score` in order of the loss.
+inline ScoreOrder order_slots(const double *score, std::size_t n, PairSpace &space, int threads) {
+    ScoreOrder order{space.slot.get<u32>(n), nullptr};
+    u8 *marks = space.marks.get<u8>(n);
+    order_rows<u32>(score, nullptr, nullptr, n, marks, order.slot, space.order, threads);
+    order.marks = marks;
+    return order;
+}
+
+inline ScoreOrder order_score(const double *score, const LossOrder &losses, PairSpace &space, int threads) {
+    double *by_loss = space.by_loss.get<double>(losses.n);
+    for (std::size_t q = 0; q < losses.n; ++q) by_loss[q] = score[losses.row[q]];
+    return order_slots(by_loss, losses.n, space, threads);
+}
+
+// The same from an order of rows that is there already: no sort.
+inline ScoreOrder reorder(const u32 *row, const u8 *marks, const LossOrder &losses, PairSpace &space) {
+    const std::size_t n = losses.n;
+    ScoreOrder order{space.slot.get<u32>(n), marks};
+    u32 *UQ_RESTRICT slot = order.slot, *UQ_RESTRICT of_row = space.cursor.get<u32>(n);
+    bool ties = false;
+    for (std::size_t p = 0; p < n && !ties; ++p) ties = !(marks[p] & kNew);
+    if (!ties) {
+        for (std::size_t q = 0; q < n; ++q) of_row[losses.row[q]] = static_cast<u32>(q);
+        for (std::size_t p = 0; p < n; ++p) slot[p] = of_row[row[p]];
+        return order;
+    }
+    // Rows go to their group of tied scores one by one in order of the loss.
+    u32 *UQ_RESTRICT next = space.spare.get<u32>(n);
+    u32 group = 0;
+    for (std::size_t p = 0; p < n; ++p) {
+        if (marks[p] & kNew) group = static_cast<u32>(p);
+        next[p] = static_cast<u32>(p);
+        of_row[row[p]] = group;
+    }
+    for (std::size_t q = 0; q < n; ++q) slot[next[of_row[losses.row[q]]]++] = static_cast<u32>(q);
+    return order;
+}
+
+// Calls at(p, q, slot, a, group_end, joint_end) for each place p of the (score, loss) order: q is the rank in (loss, score)
+// order, `slot` the place in the loss order, `a` the score's part of credit2, the ends those of the groups tied in the
+// score and in both.
+template <class At> void walk_score(const ScoreOrder &order, const LossOrder &losses, PairSpace &space, At at) {
+    const std::size_t n = losses.n;
+    u32 *cursor = nullptr;
+    if (losses.ties) {
+        cursor = space.cursor.get<u32>(n);
+        for (std::size_t q = 0; q < n; ++q) cursor[q] = static_cast<u32>(q);  // only group starts are read
+    }
+    for (std::size_t p = 0; p < n;) {
+        const std::size_t group_start = p;
+        std::size_t group_end = p + 1;
+        while (group_end < n && !(order.marks[group_end] & kNew)) ++group_end;
+        const u32 past = static_cast<u32>(group_end);
+        if (group_end == p + 1) {
+            const u32 slot = order.slot[p], q = cursor ? cursor[losses.start[slot]]++ : slot;
+            at(p, q, slot, u32(0) - 2 * static_cast<u32>(p), past, past);
+            ++p;
+            continue;
+        }
+        const u32 size = static_cast<u32>(group_end - group_start);
+        while (p < group_end) {
+            const std::size_t joint_start = p;
+            std::size_t joint_end = p + 1;
+            if (losses.ties) {
+                const u32 tie = losses.start[order.slot[p]];
+                while (joint_end < group_end && losses.start[order.slot[joint_end]] == tie) ++joint_end;
+            }
+            const u32 joint = static_cast<u32>(joint_end - joint_start);
+            for (; p < joint_end; ++p) {
+                const u32 slot = order.slot[p], q = cursor ? cursor[losses.start[slot]]++ : slot;
+                const u32 a = size - 2 * past - 2 * static_cast<u32>(joint_start - group_start) + joint -
+                              2 * static_cast<u32>(p - joint_start);
+                at(p, q, slot, a, past, static_cast<u32>(joint_end));
+            }
+        }
+    }
 }
 
 // ---- counting C = #{p' < p, q' < q} ------------------------------------------------------------------------
@@ -132,14 +159,14 @@ struct LaneMasks {
 };
 inline constexpr LaneMasks kLanes{};
 
-inline u32 popcount(u64 x) {
-    x -= (x >> 1) & 0x5555555555555555u;
-    x = (x & 0x3333333333333333u) + ((x >> 2) & 0x3333333333333333u);
-    x = (x + (x >> 4)) & 0x0f0f0f0f0f0f0f0fu;
-    return static_cast<u32>((x * 0x0101010101010101u) >> 56);
+inline u32 popcount16(u32 x) {
+    x -= (x >> 1) & 0x5555u;
+    x = (x & 0x3333u) + ((x >> 2) & 0x3333u);
+    x = (x + (x >> 4)) & 0x0f0fu;
+    return (x + (x >> 8)) & 31;
 }
 
-constexpr int kLeafBits = 6;
+constexpr int kLeafBits = 8;
 
 inline int top_shift(std::size_t n) {
     int shift = kLeafBits;
@@ -177,19 +204,26 @@ void count_step(const Item *in, Item *out, std::size_t n, u32 low, int shift, Si
     }
 }
 
+// Up to 256 ranks: by the upper digit with lanes again (255 rows at most lie before one), by the lower one with bits.
+template <class Item, class Sink> void count_leaf(const Item *in, std::size_t n, u32 low, Sink &sink) {
+    u64 low_lanes = 0, high_lanes = 0;
+    u16 seen[16] = {};
+    for (std::size_t i = 0; i < n; ++i) {
+        Item item = in[i];
+        const u32 rank = sink.rank(item) - low, x = rank >> 4;
+        const u32 bit = 1u << (rank & 15);
+        const u64 lanes = x & 8 ? high_lanes : low_lanes;
+        sink.add(item, static_cast<u32>((lanes >> (8 * (x & 7))) & 255) + popcount16(seen[x] & (bit - 1)));
+        seen[x] = static_cast<u16>(seen[x] | bit);
+        low_lanes += kLanes.of[x][0];
+        high_lanes += kLanes.of[x][1];
+        sink.finish(item);
+    }
+}
+
 template <class Item, class Sink>
 void count_below(Item *in, Item *spare, std::size_t n, u32 low, int shift, Sink &sink) {
-    if (n <= (std::size_t(1) << kLeafBits)) {
-        u64 seen = 0;
-        for (std::size_t i = 0; i < n; ++i) {
-            Item item = in[i];
-            const u64 bit = u64(1) << (sink.rank(item) - low);
-            sink.add(item, popcount(seen & (bit - 1)));
-            seen |= bit;
-            sink.finish(item);
-        }
-        return;
-    }
+    if (n <= (std::size_t(1) << kLeafBits)) return count_leaf(in, n, low, sink);
     count_step(in, spare, n, low, shift, sink);
     for (std::size_t start = 0; start < n; start += std::size_t(1) << shift) {
         const std::size_t size = std::min(n - start, std::size_t(1) << shift);
@@ -197,143 +231,164 @@ void count_below(Item *in, Item *spare, std::size_t n, u32 low, int shift, Sink 
     }
 }
 
-// Runs job(0..jobs-1) on up to `threads` threads; the first exception is thrown again here.
-template <class Job> void in_parallel(std::size_t jobs, int threads, Job job) {
-    if (threads <= 1 || jobs <= 1) {
-        for (std::size_t j = 0; j < jobs; ++j) job(j);
-        return;
-    }
-    std::atomic<std::size_t> next{0};
-    std::atomic<bool> failed{false};
-    std::exception_ptr problem;
-    auto work = [&] {
-        for (std::size_t j; !failed && (j = next++) < jobs;) {
-            try {
-                job(j);
-            } catch (...) {
-                if (!failed.exchange(true)) problem = std::current_exception();
-            }
-        }
-    };
-    std::vector<std::thread> pool;
-    for (std::size_t t = 1; t < std::min<std::size_t>(jobs, static_cast<std::size_t>(threads)); ++t) {
-        try {
-            pool.emplace_back(work);
-        } catch (const std::system_error &) {
-            break;  // no further thread to be had: the ones there are do the work
-        }
-    }
-    work();
-    for (auto &thread : pool) thread.join();
-    if (problem) std::rethrow_exception(problem);
-}
+// ---- credit2 ------------------------------------------------------------------------------------------------------
 
-// Sorts one score against the loss order, says which word buffer is free and which holds the sorted words, then
-// calls at(p, q, slot, a, group_end, joint_end) for each slot p of the (score, loss) order: q is the rank in
-// (loss, score) order, `slot` the place in the loss order, `a` the score's part of credit2, the ends those of the
-// groups tied in the score and in both.
-template <class Buffers, class At>
-void walk_score(const double *score, const LossOrder &order, Workspace &space, Buffers buffers, At at) {
-    const std::size_t n = order.n;
-    u64 *words = space.words.get<u64>(n), *spare = space.spare.get<u64>(n);
-    const KeyRange range = key_range(score, n);
-    for (std::size_t q = 0; q < n; ++q) {
-        const u64 key = (key_of(score[order.row[q]]) - range.least) >> range.shift;
-        words[q] = key << 32 | static_cast<u32>(q);
-    }
-    std::size_t groups = 0;
-    u64 *sorted = sort_into_groups(words, spare, n, range, groups,
-                                   [&](u32 payload) { return key_of(score[order.row[payload]]); });
-    buffers(sorted == words ? spare : words, sorted);
-    u32 *cursor = nullptr;
-    if (order.ties) {
-        cursor = space.cursor.get<u32>(n);
-        for (std::size_t q = 0; q < n; ++q) cursor[q] = static_cast<u32>(q);  // only group starts are read
-    }
-    if (groups == n && !order.ties) {
-        for (std::size_t p = 0; p < n; ++p) {
-            const u32 slot = static_cast<u32>(sorted[p]);
-            at(p, slot, slot, u32(0) - 2 * static_cast<u32>(p), static_cast<u32>(p + 1), static_cast<u32>(p + 1));
-        }
-        return;
-    }
-    for (std::size_t p = 0; p < n;) {
-        const std::size_t group_start = p;
-        std::size_t group_end = p + 1;
-        if (groups < n) {
-            while (group_end < n && (sorted[group_end] >> 32) == (sorted[p] >> 32)) ++group_end;
-        }
-        const u32 size = static_cast<u32>(group_end - group_start);
-        while (p < group_end) {
-            const std::size_t joint_start = p;
-            std::size_t joint_end = p + 1;
-            if (order.ties) {
-                const u32 tie = order.start[static_cast<u32>(sorted[p])];
-                while (joint_end < group_end && order.start[static_cast<u32>(sorted[joint_end])] == tie) ++joint_end;
-            }
-            const u32 joint = static_cast<u32>(joint_end - joint_start);
-            for (; p < joint_end; ++p) {
-                const u32 slot = static_cast<u32>(sorted[p]);
-                const u32 q = order.ties ? cursor[order.start[slot]]++ : slot;
-                const u32 a = size - 2 * static_cast<u32>(group_end) - 2 * static_cast<u32>(joint_start - group_start) +
-                              joint - 2 * static_cast<u32>(p - joint_start);
-                at(p, q, slot, a, static_cast<u32>(group_end), static_cast<u32>(joint_end));
-            }
-        }
-    }
-}
-
-struct RowSink {
-    i64 *credit2;
-    const LossOrder &order;
-    const u32 *row_of_rank;
+// Sums go up on the fly; credit2 of each slot of the loss order is written where somebody asks for it.
+struct CreditSink {
+    const LossOrder &losses;
+    u32 *by_slot;              // or null
+    const u32 *slot_of_rank;   // null: the same
+    u64 total = 0;
+    Wide squares;
     u32 rank(const RowItem &item) const { return item.q; }
     void add(RowItem &item, u32 count) const { item.acc += 4 * count; }
-    void finish(const RowItem &item) const {
-        const u32 n = static_cast<u32>(order.n), q = item.q;
-        const u32 start = order.ties ? order.start[q] : q, end = order.ties ? order.end[q] : q + 1;
-        credit2[row_of_rank[q]] = static_cast<u32>(item.acc + 2 * (n - end) - 2 * (q - start));
+    void finish(const RowItem &item) {
+        const u32 n = static_cast<u32>(losses.n), q = item.q;
+        const u32 credit2 = item.acc + 2 * (n - losses.past(q)) - 2 * (q - losses.first_of(q));
+        total += credit2;
+        squares.add(u64(credit2) * credit2);
+        if (by_slot) by_slot[slot_of_rank ? slot_of_rank[q] : q] = credit2;
     }
 };
 
-// credit2 of every row for one score; `order` comes from the same workspace or an outer one.
-inline void pair_counts(const double *score, const LossOrder &order, i64 *credit2, Workspace &space, int threads) {
-    const std::size_t n = order.n;
-    if (n == 0) return;
-    u32 *moved = order.ties ? space.row_of_rank.get<u32>(n) : nullptr;
-    // The score walk reads one word buffer and leaves the other free: its items go there.
-    RowItem *items = nullptr, *other = nullptr;
-    walk_score(
-        score, order, space,
-        [&](u64 *free_words, u64 *sorted_words) {
-            items = reinterpret_cast<RowItem *>(free_words);
-            other = reinterpret_cast<RowItem *>(sorted_words);
-        },
-        [&](std::size_t p, u32 q, u32 slot, u32 a, u32, u32) {
+struct CreditSums {
+    u64 total = 0;
+    Wide squares;
+};
+
+// by_slot: credit2 at each place of the loss order; with `ranked` at each rank instead, where tied losses change places.
+inline CreditSums count_credit(const ScoreOrder &order, const LossOrder &losses, u32 *by_slot, PairSpace &space,
+                               int threads, bool ranked = false) {
+    CreditSums sums;
+    const std::size_t n = losses.n;
+    if (n == 0) return sums;
+    u32 *slot_of_rank = losses.ties && by_slot && !ranked ? space.slot_of_rank.get<u32>(n) : nullptr;
+    RowItem *items = space.items.get<RowItem>(n);
+    if (slot_of_rank) {
+        walk_score(order, losses, space, [&](std::size_t p, u32 q, u32 slot, u32 a, u32, u32) {
             items[p] = RowItem{q, a};
-            if (moved) moved[q] = order.row[slot];
+            slot_of_rank[q] = slot;
         });
-    RowSink sink{credit2, order, moved ? moved : order.row};
+    } else {
+        walk_score(order, losses, space, [&](std::size_t p, u32 q, u32, u32 a, u32, u32) { items[p] = RowItem{q, a}; });
+    }
+    RowItem *spare = space.spare.get<RowItem>(n);
+    CreditSink sink{losses, by_slot, slot_of_rank, 0, {}};
     const int shift = n > (std::size_t(1) << kLeafBits) ? top_shift(n) : 0;
     if (threads <= 1 || n < 65536) {
-        count_below(items, other, n, 0, shift, sink);
-        return;
+        count_below(items, spare, n, 0, shift, sink);
+        return {sink.total, sink.squares};
     }
-    count_step(items, other, n, 0, shift, sink);
-    const std::size_t width = std::size_t(1) << shift;
-    in_parallel((n + width - 1) / width, threads, [&](std::size_t k) {
-        const std::size_t start = k * width, size = std::min(n - start, width);
-        count_below(other + start, items + start, size, static_cast<u32>(start), shift - 4, sink);
+    count_step(items, spare, n, 0, shift, sink);
+    const std::size_t width = std::size_t(1) << shift, parts = (n + width - 1) / width;
+    std::vector<CreditSink> sinks(parts, sink);
+    in_parallel(parts, threads, [&](std::size_t k) {
+        const std::size_t from = k * width, size = std::min(n - from, width);
+        count_below(spare + from, items + from, size, static_cast<u32>(from), shift - 4, sinks[k]);
     });
+    for (const CreditSink &part : sinks) {
+        sums.total += part.total;
+        sums.squares.add(part.squares);
+    }
+    return sums;
 }
 
-inline void comparable_counts(const LossOrder &order, i64 *comparable) {
-    const i64 n = static_cast<i64>(order.n);
-    if (!order.ties) {
-        std::fill(comparable, comparable + n, n - 1);
-        return;
+// ---- few values ---------------------------------------------------------------------------------------------------
+
+// Rows of one score and one loss.
+struct TiedCell {
+    u32 credit2, comparable, rows;
+};
+
+inline std::size_t count_values(const u8 *marks, std::size_t n) {
+    std::size_t values = 0;
+    for (std::size_t i = 0; i < n; ++i) values += marks[i] >> 1;
+    return values;
+}
+
+// Where the table of all scores and losses is about as large as the rows, it says it all: score by score, with the rows
+// of lower scores added up by loss.
+inline ConcordanceSums concordance_of_cells(const ScoreOrder &order, const LossOrder &losses, std::size_t values,
+                                            PairSpace &space) {
+    const std::size_t n = losses.n;
+    u32 *UQ_RESTRICT group = space.cursor.get<u32>(n);
+    std::vector<u32> size(values), lower(values, 0), here(values, 0);
+    std::size_t groups = 0;
+    for (std::size_t q = 0; q < n; ++groups) {
+        size[groups] = losses.end[q] - static_cast<u32>(q);
+        for (const std::size_t stop = losses.end[q]; q < stop; ++q) group[q] = static_cast<u32>(groups);
     }
-    for (std::size_t q = 0; q < order.n; ++q) comparable[order.row[q]] = n - (order.end[q] - order.start[q]);
+    TiedCell *UQ_RESTRICT cells = space.cells.get<TiedCell>(n + 1);
+    std::size_t found = 0;
+    for (std::size_t from = 0, to; from < n; from = to) {
+        to = from;
+        do ++here[group[order.slot[to++]]];
+        while (to < n && !(order.marks[to] & kNew));
+        const u32 rows = static_cast<u32>(to - from), above = static_cast<u32>(n - to);
+        u32 below = 0, not_above = 0, losses_so_far = 0;  // rows of lower loss and score, of neither higher, of no higher loss
+        for (std::size_t g = 0; g < values; ++g) {
+            const u32 in = here[g];
+            not_above += lower[g] + in;
+            losses_so_far += size[g];
+            const u32 agree = below + above + not_above - losses_so_far;
+            cells[found] = TiedCell{2 * agree + rows - in, static_cast<u32>(n) - size[g], in};
+            found += in > 0;
+            below += lower[g];
+            lower[g] += in;
+            here[g] = 0;
+        }
+    }
+    return concordance_sums(
+        n, found, [&](std::size_t i) { return static_cast<i64>(cells[i].credit2); },
+        [&](std::size_t i) { return static_cast<i64>(cells[i].comparable); },
+        [&](std::size_t i) { return static_cast<i64>(cells[i].rows); });
+}
+
+// Totals, and moments of the delete-one shifts of C (`ConcordanceSums`).
+inline ConcordanceSums concordance(const ScoreOrder &order, const LossOrder &losses, PairSpace &space, int threads) {
+    const std::size_t n = losses.n;
+    if (losses.ties) {
+        std::size_t values = 0;
+        for (std::size_t q = 0; q < n; q = losses.end[q]) ++values;
+        if (values * count_values(order.marks, n) <= 2 * n) return concordance_of_cells(order, losses, values, space);
+    }
+    u32 *by_slot = losses.ties ? space.by_slot.get<u32>(n) : nullptr;
+    const CreditSums found = count_credit(order, losses, by_slot, space, threads, true);
+    const auto comparable = [&](std::size_t q) {
+        return static_cast<i64>(n) - (losses.ties ? losses.end[q] - losses.start[q] : 1);
+    };
+    if (losses.ties) {
+        return concordance_sums(n, [&](std::size_t q) { return static_cast<i64>(by_slot[q]); }, comparable);
+    }
+    ConcordanceSums sums;
+    sums.credit2 = static_cast<i64>(found.total);
+    sums.comparable = static_cast<i64>(n) * (static_cast<i64>(n) - 1);
+    sums.squares = found.squares;
+    sums.alike = n > 2;  // without a row nothing is left of two
+    if (!sums.alike) sums.shift = sums.shift2 = std::nan("");
+    return sums;
+}
+
+inline ConcordanceSums concordance(const double *score, const double *loss, std::size_t n, PairSpace &space, int threads) {
+    double *by_loss = space.by_loss.get<double>(n);
+    u8 *marks = space.loss_marks.get<u8>(n);
+    order_rows<double>(loss, nullptr, score, n, marks, by_loss, space.order, threads);
+    const LossOrder losses = bound_losses(nullptr, marks, n, space);
+    return concordance(order_slots(by_loss, n, space, threads), losses, space, threads);
+}
+
+// credit2 of every row.
+inline void pair_counts(const ScoreOrder &order, const LossOrder &losses, i64 *credit2, PairSpace &space, int threads) {
+    u32 *by_slot = space.by_slot.get<u32>(losses.n);
+    count_credit(order, losses, by_slot, space, threads);
+    for (std::size_t q = 0; q < losses.n; ++q) credit2[losses.row[q]] = by_slot[q];
+}
+
+inline void comparable_counts(const LossOrder &losses, i64 *comparable) {
+    const i64 n = static_cast<i64>(losses.n);
+    for (std::size_t q = 0; q < losses.n; ++q) {
+        comparable[losses.row[q]] = n - (losses.ties ? losses.end[q] - losses.start[q] : 1);
+    }
 }
 
 }  // namespace uq

@@ -1,14 +1,12 @@
 // Float sums that do not depend on the order of the rows, and the sums of the delete-one jackknife.
 #pragma once
 
-#include "sort.hpp"
-
-#include <cmath>
+#include "basics.hpp"
 
 namespace uq {
 
 // Two fixed-point folds: the rounded part and the remainder are summed as integers, and integer sums commute.
-// The twin of kernels.pairs.order_free_sum, bit for bit.
+// The twin of kernels.plain.sums.order_free_sum, bit for bit.
 class FixedSum {
   public:
     FixedSum(double bound, std::size_t n) {
@@ -18,16 +16,11 @@ class FixedSum {
         shift_ = bits_ - exponent;
         up_ = std::ldexp(1.0, bits_);
     }
-    void add(double x) {
-        const double y = std::ldexp(x, shift_);
+    void add(double x) { add_scaled(std::ldexp(x, shift_)); }
+    void add_scaled(double y, i64 times = 1) {  // y already multiplied by scale()
         const double whole = round(y);
-        whole_ += static_cast<i64>(whole);
-        rest_ += static_cast<i64>(round((y - whole) * up_));
-    }
-    void add_scaled(double y) {  // y already multiplied by scale()
-        const double whole = round(y);
-        whole_ += static_cast<i64>(whole);
-        rest_ += static_cast<i64>(round((y - whole) * up_));
+        whole_ += times * static_cast<i64>(whole);
+        rest_ += times * static_cast<i64>(round((y - whole) * up_));
     }
     double scale() const { return std::ldexp(1.0, shift_); }
     bool scale_is_normal() const { return std::isnormal(scale()); }
@@ -68,6 +61,25 @@ inline double order_free_sum(const double *x, std::size_t n) {
     return sum.value();
 }
 
+// The sums of each cell, with one scale for all: the twin of kernels.plain.sums.cell_sums, bit for bit.
+inline void cell_sums(const double *x, const i64 *cell, std::size_t n, double *sums, std::size_t cells) {
+    double bound = 0.0;
+    bool finite = true;
+    for (std::size_t i = 0; i < n; ++i) {
+        const double size = std::fabs(x[i]);
+        finite = finite && std::isfinite(size);
+        bound = size > bound ? size : bound;
+    }
+    std::fill(sums, sums + cells, 0.0);
+    if (!finite || bound == 0.0) {
+        for (std::size_t i = 0; i < n; ++i) sums[cell[i]] += x[i];
+        return;
+    }
+    std::vector<FixedSum> parts(cells, FixedSum(bound, n));
+    for (std::size_t i = 0; i < n; ++i) parts[static_cast<std::size_t>(cell[i])].add(x[i]);
+    for (std::size_t c = 0; c < cells; ++c) sums[c] = parts[c].value();
+}
+
 struct ConcordanceSums {
     i64 credit2 = 0, comparable = 0;
     bool alike = false;                // all rows have the same number of comparable rows: `squares` holds
@@ -75,15 +87,18 @@ struct ConcordanceSums {
     double shift = 0.0, shift2 = 0.0;  // else: sums of d_i and d_i^2, d_i = C without row i minus C
 };
 
-// d_i = -(credit2_i - 2 C m_i) / (M - 2 m_i); NaN where leaving out a row leaves no comparable pair.
-inline ConcordanceSums concordance_sums(const i64 *credit2, const i64 *comparable, std::size_t n) {
+// d_i = -(credit2_i - 2 C m_i) / (M - 2 m_i); NaN where leaving out a row leaves no comparable pair. `rows` is how many
+// rows there are in all, `items` how many kinds of rows: times(i) rows of each.
+template <class Credit, class Comparable, class Times>
+ConcordanceSums concordance_sums(std::size_t rows, std::size_t items, Credit credit2, Comparable comparable, Times times) {
     ConcordanceSums sums;
-    i64 least = n ? comparable[0] : 0, most = least;
-    for (std::size_t i = 0; i < n; ++i) {
-        sums.credit2 += credit2[i];
-        sums.comparable += comparable[i];
-        least = std::min(least, comparable[i]);
-        most = std::max(most, comparable[i]);
+    i64 least = items ? comparable(0) : 0, most = least;
+    for (std::size_t i = 0; i < items; ++i) {
+        const i64 m = comparable(i);
+        sums.credit2 += credit2(i) * times(i);
+        sums.comparable += m * times(i);
+        least = std::min(least, m);
+        most = std::max(most, m);
     }
     const i64 left = sums.comparable - 2 * most;
     if (sums.comparable == 0 || left <= 0) {
@@ -92,23 +107,31 @@ inline ConcordanceSums concordance_sums(const i64 *credit2, const i64 *comparabl
     }
     if (least == most) {
         sums.alike = true;
-        for (std::size_t i = 0; i < n; ++i) sums.squares.add(static_cast<u64>(credit2[i]) * static_cast<u64>(credit2[i]));
+        for (std::size_t i = 0; i < items; ++i) {
+            sums.squares.add_times(static_cast<u64>(credit2(i)), static_cast<u64>(times(i)));
+        }
         return sums;
     }
     const double twice = static_cast<double>(sums.credit2) / static_cast<double>(sums.comparable);
     const double total = static_cast<double>(sums.comparable);
     const double bound = 2.0 * static_cast<double>(most) / static_cast<double>(left);
-    FixedSum first(bound, n), second(bound * bound, n);
+    FixedSum first(bound, rows), second(bound * bound, rows);
     const double scale1 = first.scale(), scale2 = second.scale();
-    for (std::size_t i = 0; i < n; ++i) {
-        const double m = static_cast<double>(comparable[i]);
-        const double d = (twice * m - static_cast<double>(credit2[i])) / (total - 2.0 * m);
-        first.add_scaled(d * scale1);
-        second.add_scaled(d * d * scale2);
+    for (std::size_t i = 0; i < items; ++i) {
+        const double m = static_cast<double>(comparable(i));
+        const double d = (twice * m - static_cast<double>(credit2(i))) / (total - 2.0 * m);
+        first.add_scaled(d * scale1, times(i));
+        second.add_scaled(d * d * scale2, times(i));
     }
     sums.shift = first.value();
     sums.shift2 = second.value();
     return sums;
+}
+
+// Row by row.
+template <class Credit, class Comparable>
+ConcordanceSums concordance_sums(std::size_t n, Credit credit2, Comparable comparable) {
+    return concordance_sums(n, n, credit2, comparable, [](std::size_t) { return i64(1); });
 }
 
 }  // namespace uq

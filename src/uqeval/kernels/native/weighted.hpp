@@ -1,7 +1,7 @@
 // Weighted pair counts by a Fenwick tree over the score ranks, walked in loss order, group by group.
 #pragma once
 
-#include "sort.hpp"
+#include "basics.hpp"
 
 namespace uq {
 

@@ -1,0 +1,109 @@
+// Monotone maps from numbers to cells, and even buckets of cells.
+#pragma once
+
+#include "basics.hpp"
+
+namespace uq {
+
+// Which cell does x fall into? Both maps are monotone, so that cells are in the order of their rows; neither needs to
+// tell numbers apart, since exact comparisons decide inside a cell.
+// By line suits normal-like scores (logits, energies): their bits would waste 2000 exponents between -1 and 1.
+// By bits suits scores that crowd at 0 over many orders of magnitude (entropies, 1 - p), and infinite ones.
+struct CellMap {
+    bool linear = false;
+    double low = 0, scale = 0;
+    u64 least = 0;
+    int shift = 0;
+    u32 cells = 1;
+
+    u32 by_line(double x) const { return static_cast<u32>(static_cast<std::int32_t>((x - low) * scale)); }
+    u32 by_bits(double x) const { return static_cast<u32>((key_of(x) - least) >> shift); }
+};
+
+struct Span {
+    double low, high;
+};
+
+inline Span span_of(const double *x, std::size_t n) {
+    constexpr std::size_t kChains = 16;  // a single one would wait for each comparison
+    double low[kChains], high[kChains];
+    for (std::size_t k = 0; k < kChains; ++k) low[k] = high[k] = x[0];
+    std::size_t i = 0;
+    for (; i + kChains <= n; i += kChains) {
+        for (std::size_t k = 0; k < kChains; ++k) {
+            low[k] = x[i + k] < low[k] ? x[i + k] : low[k];
+            high[k] = x[i + k] > high[k] ? x[i + k] : high[k];
+        }
+    }
+    for (; i < n; ++i) {
+        low[0] = std::min(low[0], x[i]);
+        high[0] = std::max(high[0], x[i]);
+    }
+    return {*std::min_element(low, low + kChains), *std::max_element(high, high + kChains)};
+}
+
+inline Span span_of(const double *x, std::size_t n, int threads) {
+    std::vector<Span> spans(static_cast<std::size_t>(std::max(threads, 1)), Span{x[0], x[0]});
+    over_rows(n, threads, [&](std::size_t t, std::size_t from, std::size_t to) {
+        if (to > from) spans[t] = span_of(x + from, to - from);
+    });
+    Span all = spans[0];
+    for (const Span &part : spans) all = {std::min(all.low, part.low), std::max(all.high, part.high)};
+    return all;
+}
+
+// At most 2^bits + 1 cells over the span, of the kind that spreads a sample of x more evenly.
+inline CellMap choose_map(const double *x, std::size_t n, Span span, int bits, std::size_t sample = 1024) {
+    CellMap map;
+    map.low = span.low;
+    map.least = key_of(span.low);
+    const u64 width = key_of(span.high) - map.least;
+    map.shift = std::max(0, bit_width(width) - bits);
+    map.cells = static_cast<u32>(width >> map.shift) + 1;
+    const double length = span.high - span.low;
+    if (!(length > 0) || !std::isfinite(length)) return map;
+    map.scale = std::ldexp(1.0, bits) / length;
+    if (!std::isnormal(map.scale)) return map;
+    constexpr int kBits = 8;
+    const int down = std::max(0, bits - kBits);
+    u32 of_line[(1 << kBits) + 2] = {}, of_bits[(1 << kBits) + 2] = {};
+    const std::size_t step = std::max<std::size_t>(1, n / sample);
+    for (std::size_t i = 0; i < n; i += step) {
+        ++of_line[map.by_line(x[i]) >> down];
+        ++of_bits[map.by_bits(x[i]) >> down];
+    }
+    u64 line = 0, bit = 0;
+    for (u32 c : of_line) line += u64(c) * c;
+    for (u32 c : of_bits) bit += u64(c) * c;
+    map.linear = line < bit;
+    if (map.linear) map.cells = map.by_line(span.high) + 1;
+    return map;
+}
+
+// Calls f with the map's cell function as a lambda, so that each loop is compiled for one kind.
+template <class F> auto with_cells(const CellMap &map, F f) {
+    if (map.linear) {
+        return f([low = map.low, scale = map.scale](double x) {
+            return static_cast<u32>(static_cast<std::int32_t>((x - low) * scale));  // 32 bits: AVX2 has this one
+        });
+    }
+    return f([least = map.least, shift = map.shift](double x) { return static_cast<u32>((key_of(x) - least) >> shift); });
+}
+
+// Neighbouring cells pooled into buckets of at most `target` rows, where a single cell does not exceed it.
+inline std::vector<u16> pool_cells(const std::vector<u32> &rows, std::size_t target, std::size_t &buckets) {
+    std::vector<u16> of_cell(rows.size());
+    std::size_t now = 0, bucket = 0;
+    for (std::size_t c = 0; c < rows.size(); ++c) {
+        if (now && now + rows[c] > target && bucket < 65000) {
+            ++bucket;
+            now = 0;
+        }
+        of_cell[c] = static_cast<u16>(bucket);
+        now += rows[c];
+    }
+    buckets = bucket + 1;
+    return of_cell;
+}
+
+}  // namespace uq

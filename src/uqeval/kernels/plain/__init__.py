@@ -1,0 +1,29 @@
+"""All kernels in plain NumPy: the definitions made fast, readable, and working everywhere."""
+
+from uqeval.kernels.plain.bootstrap import bootstrap_areas, bootstrap_precision, bootstrap_totals, draw_units
+from uqeval.kernels.plain.order import mark, order_by
+from uqeval.kernels.plain.pairs import concordance, ordered_concordance, ordered_counts, pair_counts, within_counts
+from uqeval.kernels.plain.sums import cell_sums, concordance_sums, order_free_sum
+from uqeval.kernels.plain.sweep import auc_sums, sweep, sweep_rows
+from uqeval.kernels.plain.weighted import weighted_credit
+
+__all__ = [
+    "auc_sums",
+    "bootstrap_areas",
+    "bootstrap_precision",
+    "bootstrap_totals",
+    "cell_sums",
+    "concordance",
+    "concordance_sums",
+    "draw_units",
+    "mark",
+    "order_by",
+    "order_free_sum",
+    "ordered_concordance",
+    "ordered_counts",
+    "pair_counts",
+    "sweep",
+    "sweep_rows",
+    "weighted_credit",
+    "within_counts",
+]
