@@ -1,14 +1,17 @@
-"""Who runs what: uqeval with per-row counts and the 95% interval, the peers with the value alone."""
+"""Who runs what: uqeval with the 95% interval, the peers with the value alone."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 import numpy as np
 
 import uqeval
 from uqeval import kernels
+from uqeval.metrics import REGISTRY
 
 
 @dataclass(frozen=True)
@@ -18,30 +21,54 @@ class Contestant:
     name: str
     run: Callable[[dict[str, np.ndarray]], object]
     growth: float = 1.1
+    needs: str = "numpy"  # a package; the tool sits out where it is not installed
+
+    @property
+    def there(self) -> bool:
+        return find_spec(self.needs) is not None
 
 
 def make_data(n: int, seed: int = 0) -> dict[str, np.ndarray]:
-    """Scores without ties, errors that follow them, a loss, and the same with 3 decimals."""
+    """Scores without ties, errors that follow them (a tenth of the rows, or half of them), a loss; with 3 decimals too."""
     rng = np.random.default_rng(seed)
     score = rng.random(n)
     loss = 0.3 * score + 0.7 * rng.random(n)
-    error = rng.random(n) < 0.3 * score
-    return {"score": score, "loss": loss, "error": error, "score3": score.round(3), "loss3": loss.round(3)}
+    error, half = rng.random(n) < 0.2 * score, rng.random(n) < 0.25 + 0.5 * score
+    more = {"score3": score.round(3), "loss3": loss.round(3)}
+    return {"score": score, "loss": loss, "error": error, "half": half, **more}
 
 
-def _with(backend: str, call: Callable[[dict[str, np.ndarray]], object]) -> Callable[[dict[str, np.ndarray]], object]:
+def _with(
+    backend: str, call: Callable[[dict[str, np.ndarray]], object], threads: int = 1
+) -> Callable[[dict[str, np.ndarray]], object]:
     def run(data: dict[str, np.ndarray]) -> object:
-        former = kernels.use(backend)
+        former, own = kernels.use(backend), os.environ.get("UQEVAL_THREADS")
+        os.environ["UQEVAL_THREADS"] = str(threads)
         try:
             return call(data)
         finally:
             kernels.use(former)
+            if own is None:
+                del os.environ["UQEVAL_THREADS"]
+            else:
+                os.environ["UQEVAL_THREADS"] = own
 
     return run
 
 
 def _auc(data: dict[str, np.ndarray]) -> object:
     return uqeval.estimate("uq_auc", data["score"], data["error"])
+
+
+def _auc_half(data: dict[str, np.ndarray]) -> object:
+    return uqeval.estimate("uq_auc", data["score"], data["half"])
+
+
+BITS = [metric.name for metric in REGISTRY.values() if metric.needs == ("score", "error")]
+
+
+def _all(data: dict[str, np.ndarray]) -> object:
+    return uqeval.evaluate(score=data["score"], error=data["error"], metrics=BITS)
 
 
 def _c_index(data: dict[str, np.ndarray]) -> object:
@@ -56,6 +83,12 @@ def _sklearn(data: dict[str, np.ndarray]) -> object:
     from sklearn.metrics import roc_auc_score
 
     return roc_auc_score(data["error"], data["score"])
+
+
+def _sklearn_half(data: dict[str, np.ndarray]) -> object:
+    from sklearn.metrics import roc_auc_score
+
+    return roc_auc_score(data["half"], data["score"])
 
 
 def _torchmetrics(data: dict[str, np.ndarray]) -> object:
@@ -94,28 +127,40 @@ def _threshold(data: dict[str, np.ndarray]) -> object:
 
 
 FLOOR = Contestant("np.argsort", lambda data: np.argsort(data["score"]))
+SKLEARN = Contestant("scikit-learn roc_auc_score", _sklearn, needs="sklearn")
+SCIPY = Contestant("SciPy kendalltau", _kendall, needs="scipy")
 TASKS: dict[str, list[Contestant]] = {
     "UQ-AUC": [
         FLOOR,
         Contestant("uqeval (native)", _with("native", _auc)),
         Contestant("uqeval (NumPy)", _with("numpy", _auc)),
-        Contestant("scikit-learn roc_auc_score", _sklearn),
-        Contestant("torchmetrics binary_auroc", _torchmetrics),
+        SKLEARN,
+        Contestant("torchmetrics binary_auroc", _torchmetrics, needs="torchmetrics"),
+    ],
+    "UQ-AUC, half of the rows wrong": [
+        FLOOR,
+        Contestant("uqeval (native)", _with("native", _auc_half)),
+        Contestant("scikit-learn roc_auc_score", _sklearn_half, needs="sklearn"),
+    ],
+    "All metrics of 0/1 errors": [
+        FLOOR,
+        Contestant("uqeval (native)", _with("native", _all)),
+        Contestant("uqeval (NumPy)", _with("numpy", _all)),
     ],
     "UQ-C-index": [
         FLOOR,
         Contestant("uqeval (native)", _with("native", _c_index)),
+        Contestant("uqeval (native, two threads)", _with("native", _c_index, threads=2)),
         Contestant("uqeval (NumPy)", _with("numpy", _c_index)),
-        Contestant("SciPy kendalltau", _kendall),
-        Contestant("lifelines concordance_index", _lifelines, growth=1.2),
-        Contestant("scikit-survival concordance_index_censored", _sksurv, growth=2.0),
+        SCIPY,
+        Contestant("lifelines concordance_index", _lifelines, growth=1.2, needs="lifelines"),
+        Contestant("scikit-survival concordance_index_censored", _sksurv, growth=2.0, needs="sksurv"),
     ],
     "UQ-C-index, 3 decimals": [
         FLOOR,
         Contestant("uqeval (native)", _with("native", _c_index_ties)),
         Contestant("uqeval (NumPy)", _with("numpy", _c_index_ties)),
-        Contestant("SciPy kendalltau", _kendall_ties),
+        Contestant("SciPy kendalltau", _kendall_ties, needs="scipy"),
     ],
-    # Sorting is NumPy's here: both kernels do the same.
-    "Certified threshold, risk 5%": [FLOOR, Contestant("uqeval", _threshold)],
+    "Certified threshold, risk 5%": [FLOOR, Contestant("uqeval", _with("native", _threshold))],
 }

@@ -262,7 +262,7 @@ def misaligned(soft_labels: ArrayLike, probs: ArrayLike, *, normalize: bool = Fa
 def error_of(predictions: Predictions) -> Bit | None:
     """1 where the prediction is wrong: the predictions' own `error` or `pred` first; None where nothing tells."""
     if predictions.error is not None:
-        return predictions.error.astype(np.uint8)
+        return predictions.error
     if predictions.labels is None:
         return None
     if predictions.pred is not None:

@@ -1,5 +1,6 @@
 """One entry per row: scores, errors, losses, weights, clusters; and the small options."""
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
@@ -84,6 +85,13 @@ def numeric(name: str, value: Any) -> NDArray[Any]:
     return array
 
 
+def all_finite(array: Float) -> bool:
+    """A sum is finite if all numbers are, unless it overflows: one pass, and nothing of that size is made."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = float(np.add.reduce(array))
+    return math.isfinite(total) or bool(np.isfinite(array).all())
+
+
 def check_vector(
     name: str,
     value: ArrayLike,
@@ -102,7 +110,7 @@ def check_vector(
         if raw.ndim != 1:
             raise InputError(f"`{name}` has shape {raw.shape}. Pass one number per row: shape (n,).")
         array = raw.astype(np.float64)
-    if not np.isfinite(array).all():
+    if not all_finite(array):
         bad = np.isnan(array)
         if bad.any() and not missing:
             rows = np.flatnonzero(bad)
@@ -137,6 +145,15 @@ def check_bits(name: str, array: Float) -> Bit:
             f"For a continuous loss use uq_c_index, aurc, augrc, auarc or prr."
         )
     return bits.view(np.uint8)
+
+
+def check_errors(name: str, value: ArrayLike, hint: str) -> Bit:
+    """0/1 errors; bits that come as bits are not copied."""
+    if type(value) is np.ndarray and value.ndim == 1 and value.dtype in (np.bool_, np.uint8):
+        bits: Bit = value.view(np.uint8)
+        if bits.max(initial=0) <= 1:  # a bool may hold any byte in memory
+            return bits
+    return check_bits(name, check_vector(name, value, hint=hint))
 
 
 def check_loss(name: str, array: Float) -> Float:
@@ -260,7 +277,7 @@ def check_rows(
         raise InputError(
             f"Only {len(s)} row is left after dropping NaN and zero weights. Ranking needs at least {least}."
         )
-    if np.isinf(s[:1]).any() or not np.isfinite(s).all():
+    if not all_finite(s):
         count = int(np.isinf(s).sum())
         notify(f"`score` has {count} infinite values; they rank first or last and tie.", UQWarning, stacklevel=4)
     return s, t, w, g
@@ -340,8 +357,13 @@ def check_count(name: str, value: Any, least: int = 1, *, reason: str = "") -> i
 
 def check_seed(seed: int | np.random.Generator) -> np.random.Generator:
     """A Generator from an int or a Generator."""
+    return np.random.default_rng(check_seed_kind(seed))  # a Generator stays itself
+
+
+def check_seed_kind(seed: int | np.random.Generator) -> int | np.random.Generator:
+    """The seed itself, for those who may not draw at all: making a Generator takes longer than many a metric."""
     if isinstance(seed, np.random.Generator):
         return seed
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
         raise InputError(f"`seed` must be a non-negative int or a numpy Generator; it is {seed!r}.")
-    return np.random.default_rng(int(seed))
+    return int(seed)

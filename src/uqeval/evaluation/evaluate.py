@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from uqeval import scores as score_functions
-from uqeval._check import Progress, check_lengths, check_seed, check_vector, omits, to_array, without_nan
+from uqeval._check import Progress, all_finite, check_lengths, check_seed, check_vector, omits, to_array, without_nan
 from uqeval._errors import InputError, collected, notify
 from uqeval.evaluation.result import Evaluation, Mixed, Row
 from uqeval.evaluation.row_data import RowData
@@ -44,7 +44,8 @@ def evaluate_rows(
         chosen = check_metrics(data, metrics)
         data.compute_scores(names)
         for name in names:
-            if count := int(np.isinf(data.score(name)).sum()):
+            if not all_finite(data.score(name)):
+                count = int(np.isinf(data.score(name)).sum())
                 notify(f"{name}: {count} infinite values; they rank first or last and tie")
         groups = {name for name, size in _sizes(data).items() if size >= 2}
         told = _Counter(how, names, chosen, 1 + len(groups))

@@ -115,8 +115,11 @@ class RowData:
 
     @property
     def accuracy(self) -> float | None:
-        right = self["accuracy"]
-        return None if right is None else weighted_mean(right, self.rows.weights)
+        if (error := self["error"]) is None:
+            return None
+        if self.rows.weights is None:
+            return (self.n - int(np.count_nonzero(error))) / self.n
+        return weighted_mean(right_rows(error), self.rows.weights)
 
     def missing(self, metric: Metric) -> tuple[str, ...]:
         """What the metric needs and these rows do not have."""

@@ -218,15 +218,22 @@ def count_mean(values: Float, rows: Rows) -> MeanTally:
     mean, sizes = weighted_mean(values, rows.weights), rows.sizes()
     if not math.isfinite(mean):
         return MeanTally(sizes, mean, NAN, None if rows.clusters is None else NAN, int(np.isinf(values).sum()))
-    part = rows.w * (values - mean) / rows.total_weight
-    return MeanTally(sizes, mean, kernels.order_free_sum(part * part), _clusters2(part, rows))
+    return MeanTally(sizes, mean, *_squared(values - mean, rows))
 
 
 def count_ece(given: Confidences) -> EceTally:
     """Bins of confidence."""
     rows, bins = given.rows, given.bins
-    part = rows.w * ece_influence(bins, given.confidence, given.correct) / rows.total_weight
-    return EceTally(rows.sizes(), bins, kernels.order_free_sum(part * part), _clusters2(part, rows))
+    return EceTally(rows.sizes(), bins, *_squared(ece_influence(bins, given.confidence, given.correct), rows))
+
+
+def _squared(part: Float, rows: Rows) -> tuple[float, float | None]:
+    """Σ of squares over rows, and over clusters, of numbers times weight over Σ weight; works in place."""
+    if rows.weights is not None:
+        part *= rows.weights
+    part /= rows.total_weight
+    clusters2 = _clusters2(part, rows)
+    return kernels.order_free_sum(np.square(part, out=part)), clusters2
 
 
 def calibration_cells(given: Confidences) -> Cells:

@@ -22,6 +22,7 @@ from uqeval._check import (
     check_probs,
     check_rows,
     check_seed,
+    check_seed_kind,
     check_weights,
     drop_rows,
     recode,
@@ -86,18 +87,22 @@ def estimate(
     0.696 (0.223–0.948) logit jackknife t
     """
     chosen = get_metric(metric)
-    level, rng = check_level(level), check_seed(seed)
+    level, seed = check_level(level), check_seed_kind(seed)
     check_choice("method", method, ("default", "bootstrap"))
     values = _arguments(chosen, data, named)
     if "score_in" in chosen.needs:
         if method == "bootstrap" and metric == "ood_auroc":
             raise InputError("ood_auroc has no bootstrap interval; its default is that of UQ-AUC.")
-        result = _of_two_sets(chosen, values, weights, clusters, level, rng, check_resamples(resamples))
+        result = _of_two_sets(chosen, values, weights, clusters, level, check_seed(seed), check_resamples(resamples))
     else:
         measured = _clean(chosen, values, weights, clusters, nan)
-        result = measured.estimate(level, rng)
         if method == "bootstrap":
-            result = bootstrapped(result, resample([measured], check_resamples(resamples), rng, progress)[0])
+            seed = check_seed(seed)
+        result = measured.estimate(level, seed)
+        if method == "bootstrap":
+            result = bootstrapped(
+                result, resample([measured], check_resamples(resamples), check_seed(seed), progress)[0]
+            )
     announce(result, stacklevel=3)
     return result
 

@@ -228,4 +228,7 @@ def _accepted_influence(ranked: Ranked, loss: Float, rule: Accepted) -> Float:
 
 def ece_influence(bins: Bins, confidence: Float, correct: Float) -> Float:
     """On the plug-in ECE with its bins held fixed."""
-    return np.sign(bins.gap)[bins.row_bin] * (correct - confidence) - l1(bins)
+    influence: Float = np.sign(bins.gap)[bins.row_bin]
+    influence *= correct - confidence
+    influence -= l1(bins)
+    return influence

@@ -125,7 +125,7 @@ class Sample:
 
     @cached_property
     def loss(self) -> Float:
-        return self.target.astype(np.float64)
+        return self.target.astype(np.float64, copy=False)
 
     @cached_property
     def truth(self) -> Ranking:

@@ -15,11 +15,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from uqeval._check import (
     MEND,
+    Bit,
     Float,
     Int,
     check_alpha,
-    check_bits,
     check_codes,
+    check_errors,
     check_lengths,
     check_logits,
     check_members,
@@ -108,7 +109,7 @@ class Predictions:
     alpha: Float | None
     soft_labels: Float | None
     pred: Int | None
-    error: Float | None
+    error: Bit | None
     loss: Float | None
     scores: dict[str, Float]
     weights: Float | None
@@ -162,7 +163,7 @@ class Predictions:
         fields: dict[str, Any] = {
             "labels": None if labels is None else check_class_indices("labels", labels, names, width),
             "pred": None if pred is None else check_class_indices("pred", pred, names, width),
-            "error": None if error is None else check_bits("error", _vector("error", error)).astype(np.float64),
+            "error": None if error is None else check_errors("error", error, MEND),
             "loss": None if loss is None else _vector("loss", loss),
             "scores": _scores(scores),
             "weights": None if weights is None else _vector("weights", weights),

@@ -107,6 +107,7 @@ def cores() -> int:
 
 
 _MOST_THREADS = 256  # each has tables of its own
+_FEW_ROWS = 1 << 16
 _inside = threading.local()
 
 
@@ -124,6 +125,11 @@ def side_by_side(calls: Sequence[Callable[[], object]]) -> None:
     with ThreadPoolExecutor(min(threads(), len(calls))) as pool:
         for done in [pool.submit(alone, call) for call in calls]:
             done.result()
+
+
+def _threads_for(rows: int) -> int:
+    """Few rows are done before a second thread has started."""
+    return 1 if rows < _FEW_ROWS else threads()
 
 
 def threads() -> int:
@@ -144,17 +150,17 @@ block_sums = _sums.block_sums
 
 def order_by(x: Float) -> Order:
     """Rows in stable order of x, with its tie groups."""
-    return _kernels().order_by(x, threads())
+    return _kernels().order_by(x, _threads_for(len(x)))
 
 
 def mark(score: Float, error: Bit) -> Bit:
     """In order of the score: 1 if wrong, plus 2 where a new value starts. The order itself is not kept."""
-    return _kernels().mark(score, error, threads())
+    return _kernels().mark(score, error, _threads_for(len(score)))
 
 
 def auc_sums(score: Float, error: Bit) -> AucSums:
     """Exact sums of UQ-AUC and of its variance."""
-    return _kernels().auc_sums(score, error, threads())
+    return _kernels().auc_sums(score, error, _threads_for(len(score)))
 
 
 def sweep(marks: Bit) -> Sweep:
@@ -169,22 +175,22 @@ def sweep_rows(marks: Bit) -> tuple[Float, NDArray[np.uint32]]:
 
 def pair_counts(scores: Float, loss: Float) -> tuple[Int, Int]:
     """(K, n) credit2 of K scores, and (n,) comparable: see `plain.pairs`."""
-    return _kernels().pair_counts(scores, loss, threads())
+    return _kernels().pair_counts(scores, loss, _threads_for(scores.size))
 
 
 def ordered_counts(order: Order, losses: Order) -> Int:
     """credit2 of every row, from the orders of score and loss: nothing is sorted."""
-    return _kernels().ordered_counts(order, losses, threads())
+    return _kernels().ordered_counts(order, losses, _threads_for(len(order.row)))
 
 
 def concordance(score: Float, loss: Float) -> ConcordanceSums:
     """Totals and delete-one moments of all pairs, without a count for each row."""
-    return _kernels().concordance(score, loss, threads())
+    return _kernels().concordance(score, loss, _threads_for(len(score)))
 
 
 def ordered_concordance(order: Order, losses: Order) -> ConcordanceSums:
     """The same from the orders of score and loss: nothing is sorted."""
-    return _kernels().ordered_concordance(order, losses, threads())
+    return _kernels().ordered_concordance(order, losses, _threads_for(len(order.row)))
 
 
 def concordance_sums(credit2: Int, comparable: Int) -> ConcordanceSums:
@@ -290,7 +296,7 @@ def weighted_auc_counts(order: Order, error: Bit, weights: Float) -> tuple[Float
 
 def within_counts(score: Float, loss: Float, clusters: Order) -> tuple[Int, Int]:
     """(credit2, comparable) of every row over the rows of its cluster; `clusters` are the rows by cluster (`group`)."""
-    return _kernels().within_counts(score, loss, clusters, threads())
+    return _kernels().within_counts(score, loss, clusters, _threads_for(len(score)))
 
 
 def group(codes: NDArray[Any]) -> Order:

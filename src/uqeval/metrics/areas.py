@@ -39,7 +39,8 @@ class Ranking:
         """Whether all rows have the same number."""
         if self.ordered:
             return self.order.values <= 1
-        return bool(self.values.min() == self.values.max())
+        first, middle, last = self.values[0], self.values[len(self.values) // 2], self.values[-1]
+        return bool(first == middle == last and self.values.min() == self.values.max())
 
     def marks(self, error: Bit) -> Bit:
         """In order: 1 if the row is wrong, plus 2 where a new number starts."""

@@ -58,7 +58,8 @@ def log_loss(
 
 def right_rows(error: NDArray[Any]) -> Float:
     """1 where the prediction is right."""
-    return 1.0 - error.astype(np.float64)
+    right: Float = np.subtract(1.0, error)
+    return right
 
 
 def brier_rows(probs: Float, labels: np.ndarray) -> Float:

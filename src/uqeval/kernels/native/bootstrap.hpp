@@ -103,7 +103,7 @@ void resample_totals(const Resampler &plan, const u32 *times, u64 size, Buffer &
     const u64 tied_score = plan.score_ties ? tied_pairs(plan.group_end, n, at_slot) : copies;
     const u64 tied_both = plan.loss_ties && plan.score_ties ? tied_pairs(plan.joint_end, n, at_slot) : copies;
     SumSink sink;
-    count_below(ranks, spare, m, 0, m > (std::size_t(1) << kLeafBits) ? top_shift(m) : 0, sink);
+    count_below(ranks, spare, m, 0, m > kLeaf ? top_shift(m) : 0, sink);
     totals[0] = static_cast<i64>(2 * sink.total - 2 * tied_loss - tied_score + tied_both);
     totals[1] = static_cast<i64>((m ? pairs_of(m) : 0) - tied_loss);
     totals[2] = static_cast<i64>((m ? pairs_of(m) : 0) - tied_score);

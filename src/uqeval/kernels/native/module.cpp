@@ -2,6 +2,7 @@
 #include "auc.hpp"
 #include "bootstrap.hpp"
 #include "clusters.hpp"
+#include "concordance.hpp"
 #include "sums.hpp"
 #include "weighted.hpp"
 

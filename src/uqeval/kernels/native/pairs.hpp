@@ -2,7 +2,6 @@
 #pragma once
 
 #include "order.hpp"
-#include "sums.hpp"
 
 #include <array>
 
@@ -60,6 +59,12 @@ inline LossOrder order_losses(const double *loss, std::size_t n, PairSpace &spac
 }
 
 // ---- the score side -----------------------------------------------------------------------------------------------
+
+inline std::size_t count_values(const u8 *marks, std::size_t n) {
+    std::size_t values = 0;
+    for (std::size_t i = 0; i < n; ++i) values += marks[i] >> 1;
+    return values;
+}
 
 // Slots of the loss order in order of the score, tied ones in order of the loss; and where a new score starts.
 struct ScoreOrder {
@@ -167,6 +172,7 @@ inline u32 popcount16(u32 x) {
 }
 
 constexpr int kLeafBits = 8;
+constexpr std::size_t kLeaf = std::size_t(1) << kLeafBits;
 
 inline int top_shift(std::size_t n) {
     int shift = kLeafBits;
@@ -179,16 +185,17 @@ struct RowItem {
     u32 q, acc;
 };
 
-// Ranks of a block are the range [low, low + n). One step: count against smaller digits, scatter by digit.
-template <class Item, class Sink>
-void count_step(const Item *in, Item *out, std::size_t n, u32 low, int shift, Sink &sink) {
+// Ranks of a block are the range [low, low + n). One step: count against smaller digits, scatter by digit. item_at(i) is
+// the i-th item.
+template <class Item, class At, class Sink>
+void count_step(At item_at, Item *out, std::size_t n, u32 low, int shift, Sink &sink) {
     u32 below[16] = {}, place[16];
     for (u32 k = 0; k < 16; ++k) place[k] = k << shift;
     for (std::size_t i = 0; i < n;) {
         u64 low_lanes = 0, high_lanes = 0;  // apart and picked by a select: indexing them would force them to memory
         const std::size_t stop = std::min(n, i + 255);
         for (; i < stop; ++i) {
-            Item item = in[i];
+            Item item = item_at(i);
             const u32 x = (sink.rank(item) - low) >> shift;
             const u64 lanes = x & 8 ? high_lanes : low_lanes;
             const u32 count = below[x] + static_cast<u32>((lanes >> (8 * (x & 7))) & 255);
@@ -223,8 +230,8 @@ template <class Item, class Sink> void count_leaf(const Item *in, std::size_t n,
 
 template <class Item, class Sink>
 void count_below(Item *in, Item *spare, std::size_t n, u32 low, int shift, Sink &sink) {
-    if (n <= (std::size_t(1) << kLeafBits)) return count_leaf(in, n, low, sink);
-    count_step(in, spare, n, low, shift, sink);
+    if (n <= kLeaf) return count_leaf(in, n, low, sink);
+    count_step<Item>([in](std::size_t i) { return in[i]; }, spare, n, low, shift, sink);
     for (std::size_t start = 0; start < n; start += std::size_t(1) << shift) {
         const std::size_t size = std::min(n - start, std::size_t(1) << shift);
         count_below(spare + start, in + start, size, low + static_cast<u32>(start), shift - 4, sink);
@@ -263,26 +270,32 @@ inline CreditSums count_credit(const ScoreOrder &order, const LossOrder &losses,
     const std::size_t n = losses.n;
     if (n == 0) return sums;
     u32 *slot_of_rank = losses.ties && by_slot && !ranked ? space.slot_of_rank.get<u32>(n) : nullptr;
-    RowItem *items = space.items.get<RowItem>(n);
+    const bool plain = !losses.ties && count_values(order.marks, n) == n;
+    RowItem *items = space.items.get<RowItem>(n), *spare = space.spare.get<RowItem>(n);
     if (slot_of_rank) {
         walk_score(order, losses, space, [&](std::size_t p, u32 q, u32 slot, u32 a, u32, u32) {
             items[p] = RowItem{q, a};
             slot_of_rank[q] = slot;
         });
-    } else {
+    } else if (!plain || n <= kLeaf) {
         walk_score(order, losses, space, [&](std::size_t p, u32 q, u32, u32 a, u32, u32) { items[p] = RowItem{q, a}; });
     }
-    RowItem *spare = space.spare.get<RowItem>(n);
     CreditSink sink{losses, by_slot, slot_of_rank, 0, {}};
-    const int shift = n > (std::size_t(1) << kLeafBits) ? top_shift(n) : 0;
-    if (threads <= 1 || n < 65536) {
-        count_below(items, spare, n, 0, shift, sink);
+    if (n <= kLeaf) {
+        count_leaf(items, n, 0, sink);
         return {sink.total, sink.squares};
     }
-    count_step(items, spare, n, 0, shift, sink);
+    const int shift = top_shift(n);
+    if (plain) {  // without ties an item is its slot and its place: nothing to walk, nothing to store before
+        const u32 *slot = order.slot;
+        const auto item_at = [slot](std::size_t p) { return RowItem{slot[p], u32(0) - 2 * static_cast<u32>(p)}; };
+        count_step<RowItem>(item_at, spare, n, 0, shift, sink);
+    } else {
+        count_step<RowItem>([items](std::size_t p) { return items[p]; }, spare, n, 0, shift, sink);
+    }
     const std::size_t width = std::size_t(1) << shift, parts = (n + width - 1) / width;
     std::vector<CreditSink> sinks(parts, sink);
-    in_parallel(parts, threads, [&](std::size_t k) {
+    in_parallel(parts, n < 65536 ? 1 : threads, [&](std::size_t k) {
         const std::size_t from = k * width, size = std::min(n - from, width);
         count_below(spare + from, items + from, size, static_cast<u32>(from), shift - 4, sinks[k]);
     });
@@ -291,90 +304,6 @@ inline CreditSums count_credit(const ScoreOrder &order, const LossOrder &losses,
         sums.squares.add(part.squares);
     }
     return sums;
-}
-
-// ---- few values ---------------------------------------------------------------------------------------------------
-
-// Rows of one score and one loss.
-struct TiedCell {
-    u32 credit2, comparable, rows;
-};
-
-inline std::size_t count_values(const u8 *marks, std::size_t n) {
-    std::size_t values = 0;
-    for (std::size_t i = 0; i < n; ++i) values += marks[i] >> 1;
-    return values;
-}
-
-// Where the table of all scores and losses is about as large as the rows, it says it all: score by score, with the rows
-// of lower scores added up by loss.
-inline ConcordanceSums concordance_of_cells(const ScoreOrder &order, const LossOrder &losses, std::size_t values,
-                                            PairSpace &space) {
-    const std::size_t n = losses.n;
-    u32 *UQ_RESTRICT group = space.cursor.get<u32>(n);
-    std::vector<u32> size(values), lower(values, 0), here(values, 0);
-    std::size_t groups = 0;
-    for (std::size_t q = 0; q < n; ++groups) {
-        size[groups] = losses.end[q] - static_cast<u32>(q);
-        for (const std::size_t stop = losses.end[q]; q < stop; ++q) group[q] = static_cast<u32>(groups);
-    }
-    TiedCell *UQ_RESTRICT cells = space.cells.get<TiedCell>(n + 1);
-    std::size_t found = 0;
-    for (std::size_t from = 0, to; from < n; from = to) {
-        to = from;
-        do ++here[group[order.slot[to++]]];
-        while (to < n && !(order.marks[to] & kNew));
-        const u32 rows = static_cast<u32>(to - from), above = static_cast<u32>(n - to);
-        u32 below = 0, not_above = 0, losses_so_far = 0;  // rows of lower loss and score, of neither higher, of no higher loss
-        for (std::size_t g = 0; g < values; ++g) {
-            const u32 in = here[g];
-            not_above += lower[g] + in;
-            losses_so_far += size[g];
-            const u32 agree = below + above + not_above - losses_so_far;
-            cells[found] = TiedCell{2 * agree + rows - in, static_cast<u32>(n) - size[g], in};
-            found += in > 0;
-            below += lower[g];
-            lower[g] += in;
-            here[g] = 0;
-        }
-    }
-    return concordance_sums(
-        n, found, [&](std::size_t i) { return static_cast<i64>(cells[i].credit2); },
-        [&](std::size_t i) { return static_cast<i64>(cells[i].comparable); },
-        [&](std::size_t i) { return static_cast<i64>(cells[i].rows); });
-}
-
-// Totals, and moments of the delete-one shifts of C (`ConcordanceSums`).
-inline ConcordanceSums concordance(const ScoreOrder &order, const LossOrder &losses, PairSpace &space, int threads) {
-    const std::size_t n = losses.n;
-    if (losses.ties) {
-        std::size_t values = 0;
-        for (std::size_t q = 0; q < n; q = losses.end[q]) ++values;
-        if (values * count_values(order.marks, n) <= 2 * n) return concordance_of_cells(order, losses, values, space);
-    }
-    u32 *by_slot = losses.ties ? space.by_slot.get<u32>(n) : nullptr;
-    const CreditSums found = count_credit(order, losses, by_slot, space, threads, true);
-    const auto comparable = [&](std::size_t q) {
-        return static_cast<i64>(n) - (losses.ties ? losses.end[q] - losses.start[q] : 1);
-    };
-    if (losses.ties) {
-        return concordance_sums(n, [&](std::size_t q) { return static_cast<i64>(by_slot[q]); }, comparable);
-    }
-    ConcordanceSums sums;
-    sums.credit2 = static_cast<i64>(found.total);
-    sums.comparable = static_cast<i64>(n) * (static_cast<i64>(n) - 1);
-    sums.squares = found.squares;
-    sums.alike = n > 2;  // without a row nothing is left of two
-    if (!sums.alike) sums.shift = sums.shift2 = std::nan("");
-    return sums;
-}
-
-inline ConcordanceSums concordance(const double *score, const double *loss, std::size_t n, PairSpace &space, int threads) {
-    double *by_loss = space.by_loss.get<double>(n);
-    u8 *marks = space.loss_marks.get<u8>(n);
-    order_rows<double>(loss, nullptr, score, n, marks, by_loss, space.order, threads);
-    const LossOrder losses = bound_losses(nullptr, marks, n, space);
-    return concordance(order_slots(by_loss, n, space, threads), losses, space, threads);
 }
 
 // credit2 of every row.

@@ -16,6 +16,10 @@ def credits_of(marks: Bit) -> Int:
     wrong = (marks & 1).view(np.bool_)
     below = np.zeros(len(marks) + 1, dtype=np.int64)  # wrong rows before each slot
     np.cumsum(wrong, out=below[1:])
+    if marks.min(initial=2) > 1:  # no ties
+        credit: Int = np.where(wrong, np.arange(len(marks)) - below[:-1], below[-1] - below[:-1])
+        credit *= 2
+        return credit
     start, end = bounds_of(marks > 1)
     # Twice the right rows below plus the tied ones, and the same for wrong rows above.
     half = below[start] + below[end]
