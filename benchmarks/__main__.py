@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: times everything that is installed here, writes `results.json`, the page and README's table."""
+"""`python -m benchmarks`: times what is installed here, writes `results.json`, the page and README's table."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def page(results: dict[str, Any]) -> str:
         "# Benchmarks",
         "",
         "Made by `make bench`; do not edit. uqeval computes the value **and** the 95% interval, input checks included;",
-        "the peers compute the value alone. One thread unless said, a tenth of the rows wrong, no ties unless said, calls",
-        "interleaved in one run. Cells: minimum milliseconds (and how many times `np.argsort` of the same array).",
+        "the peers compute the value alone. One thread unless said, a tenth of the rows wrong, no ties unless said;",
+        "calls are interleaved in one run. Cells: minimum milliseconds (and times `np.argsort` of the same array).",
         "A machine runs what it has: peers that are not installed there are left out.",
     ]
     for run in results["runs"].values():

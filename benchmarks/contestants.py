@@ -29,7 +29,7 @@ class Contestant:
 
 
 def make_data(n: int, seed: int = 0) -> dict[str, np.ndarray]:
-    """Scores without ties, errors that follow them (a tenth of the rows, or half of them), a loss; with 3 decimals too."""
+    """Scores without ties, errors that follow them (a tenth or half of the rows), a loss; and with 3 decimals."""
     rng = np.random.default_rng(seed)
     score = rng.random(n)
     loss = 0.3 * score + 0.7 * rng.random(n)

@@ -157,7 +157,7 @@ def _command(*arguments: str) -> tuple[float, float]:
 
 
 def huge(n: int = 10**8) -> dict[str, Any]:
-    """UQ-AUC, UQ-C-index and AURC with intervals on 10⁸ rows in memory, two threads: seconds and peak of the process."""
+    """UQ-AUC, UQ-C-index and AURC with intervals on 10⁸ rows in memory, two threads: seconds, and peak memory."""
     code = (
         "import resource, time, numpy as np, uqeval\n"
         f"rng = np.random.default_rng(0); s = rng.random({n}); d = rng.random({n}); d *= 0.7; d += 0.3 * s\n"
