@@ -147,7 +147,7 @@ def measured(quick: bool) -> dict[str, Any]:
     if not quick:
         if find_spec("sklearn") and find_spec("pyarrow") and find_spec("typer") and find_spec("altair"):
             found["promises"] += promises.main_job()
-        if find_spec("torch"):
+        if find_spec("torch") and find_spec("altair"):
             found["promises"] += training.compare()
         found["huge"] = promises.huge()
         found["promises"].append(

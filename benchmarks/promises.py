@@ -145,11 +145,12 @@ def _timed(call: Callable[[], object]) -> float:
 def _command(*arguments: str) -> tuple[float, float]:
     """Seconds and peak GiB of a command."""
     code = (
-        "import resource, runpy, sys\n"
+        "import runpy, sys\n"
         f"sys.argv = {['uqeval', *arguments]!r}\n"
         "try: runpy.run_module('uqeval', run_name='__main__')\n"
         "except SystemExit: pass\n"
-        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, file=sys.stderr)"
+        "peak = next(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM'))\n"
+        "print(int(peak) / 2**20, file=sys.stderr)"
     )
     start = time.perf_counter()
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

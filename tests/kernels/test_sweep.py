@@ -430,6 +430,29 @@ def test_auc_sums_are_exact_where_the_classes_hardly_meet(rare):
             assert kernels.auc_sums(s, e) == located(s, e)
 
 
+@on_both_kernels
+def test_sums_of_clusters_equal_adding_up_rows_and_do_not_depend_on_their_order():
+    rng = np.random.default_rng(3)
+    for n in (1, 7, 300):
+        score, error = rng.integers(0, max(2, n // 4), n) / 8, (rng.random(n) < 0.4).astype(np.uint8)
+        clusters = rng.integers(0, 9, n)
+
+        def units(rows, score=score, error=error, clusters=clusters):
+            order = kernels.order_by(score[rows])
+            marks = order.marks(error[rows])
+            return order, marks, kernels.unit_sums(order.row, marks, *kernels.sweep_rows(marks), clusters[rows], 9)
+
+        order, marks, found = units(np.arange(n))
+        e, credit2 = kernels.sweep_rows(marks)
+        code = clusters[order.row]
+        for k in range(9):
+            assert found[0][k] == pytest.approx(e[code == k].sum(), rel=1e-12, abs=1e-13)
+            assert found[1][k] == int(credit2[code == k].sum())
+            assert found[2][k] == int(error[clusters == k].sum())
+        moved = units(rng.permutation(n))[2]
+        assert all(np.array_equal(a, b) for a, b in zip(found, moved, strict=True))
+
+
 # ---- threads, and the order of rows ---------------------------------------------------------------------------
 
 
@@ -438,14 +461,14 @@ def everything(score, loss, error):
     order, losses = kernels.order_by(score), kernels.order_by(loss)
     marks = kernels.mark(score, error)
     other = np.stack([score, -score, loss])
-    clusters = kernels.group(np.arange(len(score)) % (len(score) // 40))
+    first = np.concatenate([[0, 100], np.arange(1000, len(score), 40)])  # by order, and directly
     return bits(
         *(order.row, order.new, losses.row, losses.new, marks, kernels.sweep(marks), kernels.auc_sums(score, error)),
         *kernels.pair_counts(score[None], loss),
         *kernels.pair_counts(other, loss),
         *(kernels.ordered_counts(order, losses), kernels.ordered_concordance(order, losses)),
         kernels.concordance(score, loss),
-        *kernels.within_counts(score, loss, clusters),
+        *kernels.within_sums(score, loss, first),
     )
 
 

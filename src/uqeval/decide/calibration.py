@@ -59,11 +59,15 @@ class Calibration:
     @cached_property
     def sorted(self) -> Float:
         """Scores in order; −0.0 is 0.0."""
+        if self.ranking is None and self.clusters is None:  # nobody needs the rows
+            return np.sort(self.score + 0.0)
         return self.score[self._by_score] + 0.0
 
     @cached_property
     def _wrong(self) -> Float:
         """Scores of the wrong rows in order."""
+        if self.ranking is None and self.clusters is None:
+            return np.sort(self.score[self.loss != 0] + 0.0)
         return self.sorted[self.loss[self._by_score] != 0]
 
     @cached_property

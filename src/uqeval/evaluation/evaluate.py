@@ -41,6 +41,8 @@ def evaluate_rows(
     with collected() as raised:
         data = RowData.of(without_zero_weights(pred))
         names = check_scores(pred, scores)
+        if metrics is None:
+            data.find_columns()
         chosen = check_metrics(data, metrics)
         data.compute_scores(names)
         for name in names:

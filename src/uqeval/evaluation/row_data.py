@@ -128,6 +128,12 @@ class RowData:
         absent = [name for name in given if getattr(self._pred, name, None) is None]
         return tuple(dict.fromkeys(absent or given))
 
+    def find_columns(self) -> None:
+        """What the metrics of the model itself need: columns of many rows share the cores."""
+        if self.n >= _MANY and self._pred is not None and self._pred.probs is not None:
+            wanted = ("loss", "confidence", "brier", "log_loss")
+            kernels.side_by_side([partial(self.__getitem__, what) for what in wanted])
+
     def compute_scores(self, names: Iterable[str]) -> None:
         """All scores in one pass over the probabilities."""
         found = compute_all(names, self.pred)

@@ -105,8 +105,7 @@ def _tau_sums(sample: Sample) -> tuple[list[float], list[Float]]:
         if inside is None:
             without.append(totals[k] - 2.0 * own)
         else:
-            within = inside[k] if rows.weights is None else inside[k] * rows.weights
-            without.append(totals[k] - 2.0 * rows.by_unit(own) + rows.by_unit(within))
+            without.append(totals[k] - 2.0 * rows.by_unit(own) + inside[k])
     return totals, without
 
 
@@ -130,7 +129,7 @@ def _concordance_left(sample: Sample) -> tuple[list[float], Float]:
         totals = [kernels.order_free_sum(x) for x in own]
         credit, total = (whole - 2.0 * x for whole, x in zip(totals, own, strict=True))
     else:
-        of_units, inside = sample.pairs_of_units
+        of_units, inside = sample.pairs_of_units, sample.within
         if rows.weights is None:
             totals = [float(x.sum()) for x in of_units]  # multiples of ½
         else:

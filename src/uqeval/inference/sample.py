@@ -188,48 +188,34 @@ class Sample:
         return kernels.weighted_pair_counts(self.ranking.order, self.truth.order, self.rows.weights)
 
     @cached_property
+    def swept_units(self) -> tuple[Float, Float, Float, Float]:
+        """Of each cluster, 0/1 errors: Σ e, Σ credit2, right rows, wrong rows (`kernels.Sweep`)."""
+        assert isinstance(self.ranked, Swept)
+        assert self.rows.clusters is not None
+        given = self.ranking.order.row, self.ranked.row_marks, *self.ranked.by_place, self.rows.clusters
+        e, credit2, wrong = kernels.unit_sums(*given, len(self.rows.held))
+        return e, credit2.astype(np.float64), self.rows.held - wrong, wrong.astype(np.float64)
+
+    @cached_property
     def within(self) -> tuple[Float, Float]:
-        """`pairs` over the rows of the row's own cluster."""
-        rows = self.rows
+        """Credit and comparable rows (weighted) over pairs inside each cluster, each pair twice."""
+        rows, by = self.rows, self.rows.by_cluster
         if rows.weights is not None:
-            given = self.ranking.order, self.truth.order, rows.weights, rows.by_cluster
-            return kernels.weighted_pair_counts(*given)
-        credit2, comparable = kernels.within_counts(self.score, self.loss, rows.by_cluster)
+            pairs = kernels.weighted_pair_counts(self.ranking.order, self.truth.order, rows.weights, by)
+            return self._by_unit(pairs)
+        credit2, comparable = kernels.within_sums(self.score[by.row], self.loss[by.row], by.first)
         return credit2 / 2.0, comparable.astype(np.float64)
 
     @cached_property
-    def swept_units(self) -> tuple[Float, Float, Float, Float]:
-        """Of each cluster, 0/1 errors: Σ e, Σ credit2, right rows, wrong rows (`kernels.Sweep`).
+    def pairs_of_units(self) -> tuple[Float, Float]:
+        """Credit and comparable rows (weighted) of the rows of each cluster, over all pairs."""
+        if not self.binary or self.rows.weights is not None:
+            return self._by_unit(self.pairs)
+        _, credit2, right, wrong = self.swept_units
+        bad = self.sizes.wrong.rows
+        return credit2 / 2, wrong * (self.n - bad) + right * bad
 
-        Class by class: tied rows of a class are alike, so that the sums do not depend on the order of rows.
-        """
-        assert isinstance(self.ranked, Swept)
-        assert self.rows.clusters is not None
-        units = len(self.rows.held)
-        code, wrong = self.rows.clusters[self.ranking.order.row], (self.ranked.row_marks & 1).view(np.bool_)
-        e, credit2 = self.ranked.by_place
-        of_e, of_credit = np.zeros((2, units))
-        wrongs = np.bincount(code[wrong], minlength=units).astype(np.float64)
-        for side in (~wrong, wrong):
-            own = code[side]
-            of_e += np.bincount(own, weights=e[side], minlength=units)
-            of_credit += np.bincount(own, weights=credit2[side], minlength=units)
-        return of_e, of_credit, self.rows.held - wrongs, wrongs
-
-    @cached_property
-    def pairs_of_units(self) -> tuple[tuple[Float, Float], tuple[Float, Float]]:
-        """Credit and comparable rows (weighted) of the rows of each cluster, and those inside the cluster."""
-        rows = self.rows
-        own: tuple[Float, Float]
-        if self.binary and rows.weights is None:
-            _, credit2, right, wrong = self.swept_units
-            bad = self.sizes.wrong.rows
-            own = credit2 / 2, wrong * (self.n - bad) + right * bad
-        else:
-            own = self._weighed(self.pairs)
-        return own, self._weighed(self.within)
-
-    def _weighed(self, pairs: tuple[Float, Float]) -> tuple[Float, Float]:
+    def _by_unit(self, pairs: tuple[Float, Float]) -> tuple[Float, Float]:
         weights = self.rows.weights
         first, second = (self.rows.by_unit(x if weights is None else x * weights) for x in pairs)
         return first, second

@@ -48,10 +48,11 @@ __all__ = [
     "sweep",
     "sweep_rows",
     "threads",
+    "unit_sums",
     "use",
     "weighted_auc_counts",
     "weighted_pair_counts",
-    "within_counts",
+    "within_sums",
 ]
 
 
@@ -128,8 +129,10 @@ def side_by_side(calls: Sequence[Callable[[], object]]) -> None:
 
 
 def _threads_for(rows: int) -> int:
-    """Few rows are done before a second thread has started."""
-    return 1 if rows < _FEW_ROWS else threads()
+    """Few rows are done before a second thread has started; a bad setting is refused all the same."""
+    if rows >= _FEW_ROWS:
+        return threads()
+    return min(1, threads()) if "UQEVAL_THREADS" in os.environ else 1
 
 
 def threads() -> int:
@@ -294,9 +297,16 @@ def weighted_auc_counts(order: Order, error: Bit, weights: Float) -> tuple[Float
     return credit, comparable
 
 
-def within_counts(score: Float, loss: Float, clusters: Order) -> tuple[Int, Int]:
-    """(credit2, comparable) of every row over the rows of its cluster; `clusters` are the rows by cluster (`group`)."""
-    return _kernels().within_counts(score, loss, clusters, _threads_for(len(score)))
+def within_sums(score: Float, loss: Float, first: Int) -> tuple[Int, Int]:
+    """Σ credit2 and Σ comparable over pairs inside each cluster; its rows stand side by side and start at `first`."""
+    return _kernels().within_sums(score, loss, first, _threads_for(len(score)))
+
+
+def unit_sums(
+    row: NDArray[np.uint32], marks: Bit, e: Float, credit2: NDArray[np.uint32], clusters: Int, units: int
+) -> tuple[Float, Int, Int]:
+    """Of each cluster after a sweep: Σ e, Σ credit2 and the wrong rows."""
+    return _kernels().unit_sums(row, marks, e, credit2, clusters, units)
 
 
 def group(codes: NDArray[Any]) -> Order:

@@ -135,9 +135,10 @@ def _left_out(
 ) -> Float:
     """The metric without each cluster; NaN where no comparable pair is left."""
     s = rows[wire.score(k)].astype(np.float64)
-    inside2, inside = kernels.within_counts(s, np.asarray(loss, dtype=np.float64), kernels.group(g))
-    top = credit - np.bincount(g, weights=credit2.astype(np.float64)) + np.bincount(g, weights=inside2 / 2.0)
-    rest = total - 2.0 * np.bincount(g, weights=comparable) + np.bincount(g, weights=inside.astype(np.float64))
+    by = kernels.group(g)
+    inside2, inside = kernels.within_sums(s[by.row], np.asarray(loss, dtype=np.float64)[by.row], by.first)
+    top = credit - np.bincount(g, weights=credit2.astype(np.float64)) + inside2 / 2.0
+    rest = total - 2.0 * np.bincount(g, weights=comparable) + inside
     with np.errstate(divide="ignore", invalid="ignore"):
         result: Float = np.where(rest > 1e-12 * total, top / rest, np.nan)
     return result

@@ -22,8 +22,9 @@ __all__ = [
     "pair_counts",
     "sweep",
     "sweep_rows",
+    "unit_sums",
     "weighted_credit",
-    "within_counts",
+    "within_sums",
 ]
 
 
@@ -53,11 +54,20 @@ def sweep_rows(marks: Bit) -> tuple[Float, NDArray[np.uint32]]:
     return e, credit2
 
 
-def within_counts(score: Float, loss: Float, clusters: Order, threads: int = 1) -> tuple[Int, Int]:
-    credit2, comparable = np.empty((2, len(score)), dtype=np.int64)
-    given = np.ascontiguousarray(score), np.ascontiguousarray(loss), clusters.row, clusters.first
+def within_sums(score: Float, loss: Float, first: Int, threads: int = 1) -> tuple[Int, Int]:
+    credit2, comparable = np.empty((2, len(first)), dtype=np.int64)
+    given = np.ascontiguousarray(score), np.ascontiguousarray(loss), np.ascontiguousarray(first)
     _native.within(*given, credit2, comparable, threads)
     return credit2, comparable
+
+
+def unit_sums(
+    row: NDArray[np.uint32], marks: Bit, e: Float, credit2: NDArray[np.uint32], clusters: Int, units: int
+) -> tuple[Float, Int, Int]:
+    right, wrong = np.zeros((2, units))
+    credit, errors = np.zeros((2, units), dtype=np.int64)
+    _native.units(row, marks, e, credit2, np.ascontiguousarray(clusters), right, wrong, credit, errors)
+    return right + wrong, credit, errors
 
 
 def pair_counts(scores: Float, loss: Float, threads: int = 1) -> tuple[Int, Int]:

@@ -29,6 +29,9 @@ constexpr u32 kSpare = 64;  // counters for rows of mixed cells: a single one wo
 
 struct LocatorSpace {  // of one thread
     Buffer sorted, table, first, start, histogram;
+    void trim() {
+        for (Buffer *buffer : {&sorted, &table, &first, &start, &histogram}) buffer->trim();
+    }
 };
 
 struct AucSpace {
@@ -39,7 +42,8 @@ struct AucSpace {
         few.trim();
         marks.trim();
         order.trim();
-        located.clear();
+        located.resize(std::min<std::size_t>(located.size(), 1));
+        for (LocatorSpace &space : located) space.trim();
     }
 };
 

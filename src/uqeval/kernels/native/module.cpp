@@ -175,14 +175,11 @@ void pairs(In2<double> scores, In<double> loss, Out2<i64> credit2, Out<i64> comp
     });
 }
 
-// Pairs of rows of one cluster: row[first[k]] .. row[first[k + 1] - 1] are its rows.
-void within(In<double> score, In<double> loss, In<u32> row, In<i64> first, Out<i64> credit2, Out<i64> comparable,
-            int threads) {
+// Pairs of rows of one cluster, whose rows stand side by side from first[k] on.
+void within(In<double> score, In<double> loss, In<i64> first, Out<i64> credit2, Out<i64> comparable, int threads) {
     const std::size_t n = score.shape(0), clusters = first.shape(0);
-    same_length(n, loss, row, credit2, comparable);
-    for (std::size_t i = 0; i < n; ++i) {
-        if (row.data()[i] >= n) throw std::out_of_range("a row is outside the rows");
-    }
+    same_length(n, loss);
+    need(credit2.shape(0) == clusters && comparable.shape(0) == clusters, "lengths differ");
     for (std::size_t k = 0; k < clusters; ++k) {
         const i64 from = first.data()[k], to = k + 1 < clusters ? first.data()[k + 1] : static_cast<i64>(n);
         if (from < 0 || to < from || to > static_cast<i64>(n)) throw std::out_of_range("clusters out of order");
@@ -194,9 +191,26 @@ void within(In<double> score, In<double> loss, In<u32> row, In<i64> first, Out<i
         for (std::size_t k = part * kAtOnce; k < std::min(clusters, (part + 1) * kAtOnce); ++k) {
             const std::size_t from = static_cast<std::size_t>(first.data()[k]);
             const std::size_t to = k + 1 < clusters ? static_cast<std::size_t>(first.data()[k + 1]) : n;
-            within_cluster(score.data(), loss.data(), row.data() + from, to - from, credit2.data(), comparable.data(), space);
+            const ClusterPairs found = within_cluster(score.data() + from, loss.data() + from, to - from, space);
+            credit2.data()[k] = found.credit2;
+            comparable.data()[k] = found.comparable;
         }
     });
+}
+
+void units(In<u32> row, In<u8> marks, In<double> e, In<u32> credit2, In<i64> cluster, Out<double> right_e,
+           Out<double> wrong_e, Out<i64> credit, Out<i64> wrong) {
+    const std::size_t n = row.shape(0), clusters = right_e.shape(0);
+    same_length(n, marks, e, credit2, cluster);
+    need(wrong_e.shape(0) == clusters && credit.shape(0) == clusters && wrong.shape(0) == clusters, "lengths differ");
+    nb::gil_scoped_release release;
+    for (std::size_t i = 0; i < n; ++i) {
+        if (row.data()[i] >= n) throw std::out_of_range("a row is outside the rows");
+        const i64 k = cluster.data()[i];
+        if (k < 0 || static_cast<std::size_t>(k) >= clusters) throw std::out_of_range("a cluster is outside the clusters");
+    }
+    unit_sums(row.data(), marks.data(), e.data(), credit2.data(), cluster.data(), n, right_e.data(), wrong_e.data(),
+              credit.data(), wrong.data());
 }
 
 nb::tuple concord_counts(In<i64> credit2, In<i64> comparable) {
@@ -348,9 +362,11 @@ NB_MODULE(_native, m) {
     m.def("sweep", &sweep, nb::arg("marks").noconvert());
     m.def("sweep_rows", &sweep_rows, nb::arg("marks").noconvert(), nb::arg("e").noconvert(),
           nb::arg("credit2").noconvert());
-    m.def("within", &within, nb::arg("score").noconvert(), nb::arg("loss").noconvert(), nb::arg("row").noconvert(),
-          nb::arg("first").noconvert(), nb::arg("credit2").noconvert(), nb::arg("comparable").noconvert(),
-          nb::arg("threads"));
+    m.def("within", &within, nb::arg("score").noconvert(), nb::arg("loss").noconvert(), nb::arg("first").noconvert(),
+          nb::arg("credit2").noconvert(), nb::arg("comparable").noconvert(), nb::arg("threads"));
+    m.def("units", &units, nb::arg("row").noconvert(), nb::arg("marks").noconvert(), nb::arg("e").noconvert(),
+          nb::arg("credit2").noconvert(), nb::arg("cluster").noconvert(), nb::arg("right_e").noconvert(),
+          nb::arg("wrong_e").noconvert(), nb::arg("credit").noconvert(), nb::arg("wrong").noconvert());
     m.def("concord", &concord, nb::arg("score").noconvert(), nb::arg("loss").noconvert(), nb::arg("threads"));
     m.def("concord_ordered", &concord_ordered, nb::arg("row").noconvert(), nb::arg("fresh").noconvert(),
           nb::arg("loss_row").noconvert(), nb::arg("loss_fresh").noconvert(), nb::arg("threads"));

@@ -2,9 +2,9 @@
 
 from uqeval.kernels.plain.bootstrap import bootstrap_areas, bootstrap_precision, bootstrap_totals, draw_units
 from uqeval.kernels.plain.order import mark, order_by
-from uqeval.kernels.plain.pairs import concordance, ordered_concordance, ordered_counts, pair_counts, within_counts
+from uqeval.kernels.plain.pairs import concordance, ordered_concordance, ordered_counts, pair_counts, within_sums
 from uqeval.kernels.plain.sums import cell_sums, concordance_sums, order_free_sum
-from uqeval.kernels.plain.sweep import auc_sums, sweep, sweep_rows
+from uqeval.kernels.plain.sweep import auc_sums, sweep, sweep_rows, unit_sums
 from uqeval.kernels.plain.weighted import weighted_credit
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "pair_counts",
     "sweep",
     "sweep_rows",
+    "unit_sums",
     "weighted_credit",
-    "within_counts",
+    "within_sums",
 ]

@@ -112,3 +112,18 @@ def sweep(marks: Bit) -> Sweep:
 def sweep_rows(marks: Bit) -> tuple[Float, NDArray[np.uint32]]:
     """e and credit2 of every row, in order of the score."""
     return _places(marks).e, credits_of(marks).astype(np.uint32)
+
+
+def unit_sums(
+    row: NDArray[np.uint32], marks: Bit, e: Float, credit2: NDArray[np.uint32], clusters: Int, units: int
+) -> tuple[Float, Int, Int]:
+    """Of each cluster: Σ e, Σ credit2 and the wrong rows; `marks`, `e` and `credit2` are those of the rows in order.
+
+    Class by class: tied rows of a class are alike, so that the sums do not depend on the order of rows.
+    """
+    code, wrong = clusters[row], (marks & 1).view(np.bool_)
+    total, credit = np.zeros(units), np.zeros(units, dtype=np.int64)
+    for side in (~wrong, wrong):
+        total += np.bincount(code[side], weights=e[side], minlength=units)
+        credit += np.bincount(code[side], weights=credit2[side], minlength=units).astype(np.int64)
+    return total, credit, np.bincount(code[wrong], minlength=units)
