@@ -309,13 +309,15 @@ def test_every_correction_has_a_runnable_cell():
 
 def test_the_benchmark_page_is_made_from_its_results():
     pytest.importorskip("benchmarks")
-    from benchmarks.__main__ import page
+    from benchmarks.__main__ import page, readme_table
 
     results = json.loads((ROOT / "benchmarks" / "results.json").read_text(encoding="utf-8"))
     made = page(results).splitlines()  # may have headings of tasks that were not timed yet
     assert [
         line for line in (DOCS / "benchmarks.md").read_text(encoding="utf-8").splitlines() if line not in made
     ] == []
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"<!-- bench -->\n{readme_table(results)}\n<!-- /bench -->" in readme
 
 
 # ---- the site -------------------------------------------------------------------------------------------------
