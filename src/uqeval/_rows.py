@@ -83,7 +83,8 @@ def others(probs: Float) -> Float:
 def square_rows(probs: Float) -> Float:
     """Σ of squares of each row."""
     if probs.shape[-1] > _FEW:
-        return np.einsum("nk,nk->n", probs, probs)
+        rows = np.ascontiguousarray(probs)
+        return np.einsum("nk,nk->n", rows, rows)
     total = probs[:, 0] * probs[:, 0]
     for column in probs.T[1:]:
         total += column * column

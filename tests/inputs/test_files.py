@@ -17,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import uqeval as uq
 from cases import noted
 from uqeval._errors import InputError
 from uqeval.inputs import Predictions, read_predictions
@@ -468,3 +469,22 @@ def test_odd_but_good_names_of_files_are_read(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "a.csv").write_text("label,prob\n0,0.5\n1,0.5\n")
     assert read_predictions(str(Path("~") / "a.csv")).n == 2
+
+
+@pytest.mark.filterwarnings("ignore:few right rows")
+def test_a_file_gives_the_bits_of_its_arrays(tmp_path):
+    rng = np.random.default_rng(0)
+    for classes in (3, 8, 40):
+        labels, logits = rng.integers(0, classes, 60), rng.normal(size=(60, classes))
+        counts = np.exp(logits)
+        for kind in (np.float32, np.float64):
+            given = {"logit": logits, "prob": counts / counts.sum(axis=1, keepdims=True), "count": counts}
+            for what, array in given.items():
+                array, name, normalize = array.astype(kind), what.replace("count", "prob"), what == "count"
+                columns = {f"{name}_{k:02d}": array[:, k] for k in range(classes)}
+                pq.write_table(pa.table({"label": labels} | columns), tmp_path / "rows.parquet")
+                read = read_predictions(tmp_path / "rows.parquet", normalize=normalize)
+                own = Predictions(labels, **{f"{name}s": array}, normalize=normalize)
+                with noted(classes=classes, kind=kind, what=what):
+                    assert np.array_equal(read.probs, own.probs)
+                    assert [row.estimate for row in uq.evaluate(read)] == [row.estimate for row in uq.evaluate(own)]

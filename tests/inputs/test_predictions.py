@@ -318,3 +318,20 @@ def test_importing_inputs_loads_no_frame_library():
     code = "import sys, uqeval.inputs; print({'pyarrow', 'pandas', 'polars', 'narwhals'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+def test_errors_and_codes_are_their_own():
+    error = np.array([0, 1, 0, 1], dtype=np.bool_)
+    p = Predictions(scores={"a": [1.0, 2.0, 3.0, 4.0]}, error=error)
+    error[:] = ~error
+    assert p.error.tolist() == [0, 1, 0, 1]
+
+    # Codes of any integer type, beyond int64 too.
+    rng = np.random.default_rng(0)
+    for kind, low in ((np.int8, -128), (np.uint8, 0), (np.int64, -(2**62)), (np.uint64, 2**63 + 5)):
+        codes = np.array([low + int(k) for k in rng.integers(0, 200, 60)], dtype=kind)
+        with noted(kind=kind):
+            found = Predictions(scores={"a": rng.random(60)}, error=rng.integers(0, 2, 60), clusters=codes)
+            values, expected = np.unique(codes, return_inverse=True)
+            assert found.clusters.tolist() == expected.tolist()
+            assert found.cluster_values.tolist() == values.tolist()

@@ -148,11 +148,11 @@ def check_bits(name: str, array: Float) -> Bit:
 
 
 def check_errors(name: str, value: ArrayLike, hint: str) -> Bit:
-    """0/1 errors; bits that come as bits are not copied."""
+    """0/1 errors, in an array of their own."""
     if type(value) is np.ndarray and value.ndim == 1 and value.dtype in (np.bool_, np.uint8):
         bits: Bit = value.view(np.uint8)
         if bits.max(initial=0) <= 1:  # a bool may hold any byte in memory
-            return bits
+            return bits.copy()
     return check_bits(name, check_vector(name, value, hint=hint))
 
 
@@ -310,9 +310,10 @@ def check_codes(name: str, value: ArrayLike) -> tuple[Int, NDArray[Any]]:
     if array.dtype.kind in "iu" and len(array):
         low, span = int(array.min()), int(array.max()) - int(array.min())
         if span < 4 * len(array):  # a table of all numbers between is faster than sorting
-            place = array.astype(np.int64) - low
+            least = array.min()  # of uint64 beyond int64 too: subtracted in its own type
+            place = (array - least).astype(np.int64) if array.dtype.itemsize == 8 else array.astype(np.int64) - low
             present = np.bincount(place) > 0
-            return (np.cumsum(present) - 1)[place], (np.flatnonzero(present) + low).astype(array.dtype)
+            return (np.cumsum(present) - 1)[place], np.flatnonzero(present).astype(array.dtype) + least
     values, codes = np.unique(array, return_inverse=True)
     return codes.astype(np.int64, copy=False), values
 

@@ -90,7 +90,7 @@ def arrow_arguments(columns: Mapping[str, pa.ChunkedArray], plan: Plan, options:
     rows = {role: class_indices(column, classes) for role, column in encoded.items()}
 
     def table(part: ClassColumns | None) -> NDArray[Any] | Widened | None:
-        if part is None or part.role not in ("prob", "soft") or len(part.columns) == 1:
+        if part is None or part.role not in ("prob", "soft") or len(part.columns) == 1 or options.normalize:
             return None if part is None else _matrix(part, classes.names, plain)
         kind = np.result_type(*(_numbers(name, plain).dtype for name in part.columns))
         if kind.kind != "f":
@@ -201,16 +201,17 @@ def _first_text(column: pa.ChunkedArray) -> str:
 
 
 def _matrix(
-    part: ClassColumns, classes: tuple[str, ...], columns: Mapping[str, pa.ChunkedArray], kind: np.dtype | None = None
+    part: ClassColumns, classes: tuple[str, ...], columns: Mapping[str, pa.ChunkedArray], own: np.dtype | None = None
 ) -> NDArray[Any]:
     """(n, K) in class order; a lone probability of class 1 stays (n,)."""
     arrays = [_numbers(name, columns) for name in part.columns]
     n = len(arrays[0])
     # The type decides the tolerance of `check_probs`: float32 stays float32.
-    kind = kind or np.result_type(*arrays)
+    kind = own or np.result_type(*arrays)
     logits = part.role in ("logit", "member_logit")
     if len(arrays) > 1:
-        out = np.empty((len(classes), n), dtype=kind).T  # columns stay columns: copied in one go, added as a whole
+        # Columns stay columns where nobody adds up rows in the order of memory: copied in one go, read as a whole.
+        out = np.empty((n, len(classes)), dtype=kind, order="C" if own is None else "F")
         names = part.names or classes
         position = {name: k for k, name in enumerate(classes)}
         for name, array in zip(names, arrays, strict=True):
@@ -234,7 +235,7 @@ def numpy_values(column: pa.Array | pa.ChunkedArray) -> NDArray[Any]:
             return np.concatenate(parts) if parts else numpy_values(pa.array([], type=column.type))
         return parts[0]
     kind = column.type
-    if pa.types.is_boolean(kind):
+    if pa.types.is_boolean(kind) and not column.null_count:
         return numpy_values(column.cast(pa.uint8())).view(np.bool_)
     if column.null_count or not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
         return np.array(column.to_pylist(), dtype=object) if is_text(kind) else column.to_numpy(zero_copy_only=False)
