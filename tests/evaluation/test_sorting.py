@@ -73,6 +73,12 @@ def test_evaluate_sorts_each_score_and_the_loss_once(sorts, no_lexsort, kind):
     uq.evaluate(score=score, error=error, **more[kind])
     assert sorted(sorts.values()) == [1, 1]
 
+    # One metric, and the share of ties with it.
+    for metric in ("uq_auc", "aurc"):
+        sorts.clear()
+        uq.evaluate(score=score, error=error, metrics=metric, **more[kind])
+        assert sorted(sorts.values()) == [1, 1]
+
 
 @on_both_kernels
 @each("kind", ["plain", "weights", "clusters", "both", "groups", "grouped clusters"])

@@ -205,10 +205,9 @@ def _count(ranking: Ranking, samples: list[tuple[Metric, Sample]], by_row: bool)
     """All tallies of a score."""
     if by_row:
         ranking.order  # noqa: B018  first of all: marks and counts are made from it
-    areas = any(metric.tally == "area" for metric, _ in samples)
     for metric, sample in samples:
-        if areas and metric.tally == "auc" and sample.rows.weights is None:
-            sample.ranked  # noqa: B018  one sweep for all
+        if metric.tally == "auc" and sample.rows.weights is None:
+            sample.ranked  # noqa: B018  one sweep for all, the share of ties too
         count_sample(metric, sample)
 
 
