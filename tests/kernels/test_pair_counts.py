@@ -45,7 +45,7 @@ def auc_credit2(score, error):
     """credit2 of every row."""
     order = kernels.order_by(score)
     credit2 = np.empty(len(score), dtype=np.int64)
-    credit2[order.row] = kernels.sweep_rows(order.marks(error))[1]
+    credit2[order.row] = kernels.sweep_rows(kernels.mark_ordered(order, error))[1]
     return credit2
 
 
@@ -407,7 +407,7 @@ def test_counts_within_clusters_equal_their_definition(case, seed):
     expected, by_weight = oracle.within_counts(s, d, clusters), oracle.within_counts(s, d, clusters, w)
     for _ in each_backend():
         by = kernels.group(clusters)
-        for got, right in zip(kernels.within_sums(s[by.row], d[by.row], by.first), expected, strict=True):
+        for got, right in zip(kernels.within_sums(s, d, by), expected, strict=True):
             np.testing.assert_array_equal(got, [right[clusters == k].sum() for k in np.unique(clusters)])
         for got, right in zip(weighted(s, d, w, clusters), by_weight, strict=True):
             np.testing.assert_allclose(got, right, rtol=1e-12, atol=1e-12 * w.sum())

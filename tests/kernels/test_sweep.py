@@ -124,7 +124,9 @@ def floats(score, error):
 
 def sweeps(score, error):
     """From the order, and from marks whose order nobody knows."""
-    return kernels.sweep(kernels.order_by(score).marks(error)), kernels.sweep(kernels.mark(score, error))
+    return kernels.sweep(kernels.mark_ordered(kernels.order_by(score), error)), kernels.sweep(
+        kernels.mark(score, error)
+    )
 
 
 def bits(*found):
@@ -221,7 +223,7 @@ def test_no_rows_are_swept():
 
 def check_rows(score, error):
     order = kernels.order_by(score)
-    marks = order.marks(error)
+    marks = kernels.mark_ordered(order, error)
     found, (e, credit2) = kernels.sweep(marks), kernels.sweep_rows(marks)
     assert (e.dtype, credit2.dtype) == (np.float64, np.uint32)
     np.testing.assert_array_equal(credit2, oracle.pair_counts(score, error)[0][order.row])
@@ -323,7 +325,7 @@ def test_native_order_and_sums_of_millions_of_rows_are_those_of_fewer():
     x, error = rng.integers(0, 2**24, n) * 2.0**-24, (rng.random(n) < 0.1).astype(np.uint8)
     former = kernels.use("native")
     order = check_order(x)
-    assert kernels.auc_sums(x, error) == kernels.sweep(order.marks(error)).auc
+    assert kernels.auc_sums(x, error) == kernels.sweep(kernels.mark_ordered(order, error)).auc
     kernels.use(former)
 
 
@@ -354,7 +356,7 @@ def test_an_order_knows_its_groups(case):
         np.testing.assert_array_equal(order.first, np.cumsum(sizes) - sizes)
         assert order.tied_pairs == (sizes * (sizes - 1)).sum()
         error = case.target.astype(np.uint8)
-        marks, other = order.marks(error), kernels.mark(x, error)
+        marks, other = kernels.mark_ordered(order, error), kernels.mark(x, error)
         np.testing.assert_array_equal(marks & 1, error[order.row])
         np.testing.assert_array_equal(marks >> 1, order.new)
         np.testing.assert_array_equal(other >> 1, order.new)
@@ -439,7 +441,7 @@ def test_sums_of_clusters_equal_adding_up_rows_and_do_not_depend_on_their_order(
 
         def units(rows, score=score, error=error, clusters=clusters):
             order = kernels.order_by(score[rows])
-            marks = order.marks(error[rows])
+            marks = kernels.mark_ordered(order, error[rows])
             return order, marks, kernels.unit_sums(order.row, marks, *kernels.sweep_rows(marks), clusters[rows], 9)
 
         order, marks, found = units(np.arange(n))
@@ -461,14 +463,15 @@ def everything(score, loss, error):
     order, losses = kernels.order_by(score), kernels.order_by(loss)
     marks = kernels.mark(score, error)
     other = np.stack([score, -score, loss])
-    first = np.concatenate([[0, 100], np.arange(1000, len(score), 40)])  # by order, and directly
+    cut = np.isin(np.arange(len(score)), [0, 100, *range(1000, len(score), 40)])  # by order, and directly
+    clusters = kernels.Order(order.row, cut)
     return bits(
         *(order.row, order.new, losses.row, losses.new, marks, kernels.sweep(marks), kernels.auc_sums(score, error)),
         *kernels.pair_counts(score[None], loss),
         *kernels.pair_counts(other, loss),
         *(kernels.ordered_counts(order, losses), kernels.ordered_concordance(order, losses)),
         kernels.concordance(score, loss),
-        *kernels.within_sums(score, loss, first),
+        *kernels.within_sums(score, loss, clusters),
     )
 
 

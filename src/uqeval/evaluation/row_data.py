@@ -160,8 +160,10 @@ class RowData:
 
         Where 0/1 errors of plain rows are all there is, their order is enough, without the rows: unless `by_row`.
         """
-        metrics = list(metrics)
-        by_row = by_row or not self.rows.plain
+        with kernels.held():
+            self._count(list(names), list(metrics), by_row or not self.rows.plain)
+
+    def _count(self, names: list[str], metrics: list[Metric], by_row: bool) -> None:
         for what in {metric.target for metric in metrics}:
             if self._column(what).dtype != np.uint8:
                 by_row = True

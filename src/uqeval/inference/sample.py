@@ -162,20 +162,13 @@ class Sample:
     def counts(self) -> tuple[Int, Int]:
         """credit2 and comparable of every row, rows of equal weight."""
         if not self.binary:
-            return kernels.ordered_counts(self.ranking.order, self.truth.order), self._comparable
+            return kernels.ordered_counts(self.ranking.order, self.truth.order), self.truth.others
         order, wrong = self.ranking.order, self.target.view(np.bool_)  # sorted before it is swept
         assert isinstance(self.ranked, Swept)
         credit2 = np.empty(self.n, dtype=np.int64)
         credit2[order.row] = self.ranked.by_place[1]
         bad = int(np.count_nonzero(wrong))
         return credit2, np.where(wrong, self.n - bad, bad)
-
-    @property
-    def _comparable(self) -> Int:
-        order = self.truth.order
-        comparable = np.empty(self.n, dtype=np.int64)
-        comparable[order.row] = self.n - np.repeat(order.size, order.size)
-        return comparable
 
     @cached_property
     def pairs(self) -> tuple[Float, Float]:
@@ -192,7 +185,13 @@ class Sample:
         """Of each cluster, 0/1 errors: Σ e, Σ credit2, right rows, wrong rows (`kernels.Sweep`)."""
         assert isinstance(self.ranked, Swept)
         assert self.rows.clusters is not None
-        given = self.ranking.order.row, self.ranked.row_marks, *self.ranked.by_place, self.rows.clusters
+        marks = self.ranked.row_marks
+        given = (
+            self.ranking.order.row,
+            marks,
+            *kernels.sweep_rows(marks),
+            self.rows.clusters,
+        )  # not kept: 12 bytes a row
         e, credit2, wrong = kernels.unit_sums(*given, len(self.rows.held))
         return e, credit2.astype(np.float64), self.rows.held - wrong, wrong.astype(np.float64)
 
@@ -203,17 +202,27 @@ class Sample:
         if rows.weights is not None:
             pairs = kernels.weighted_pair_counts(self.ranking.order, self.truth.order, rows.weights, by)
             return self._by_unit(pairs)
-        credit2, comparable = kernels.within_sums(self.score[by.row], self.loss[by.row], by.first)
+        credit2, comparable = kernels.within_sums(self.score, self.loss, by)
         return credit2 / 2.0, comparable.astype(np.float64)
 
     @cached_property
     def pairs_of_units(self) -> tuple[Float, Float]:
         """Credit and comparable rows (weighted) of the rows of each cluster, over all pairs."""
-        if not self.binary or self.rows.weights is not None:
+        if self.rows.weights is not None:
             return self._by_unit(self.pairs)
+        if not self.binary:
+            counts = kernels.ordered_counts(self.ranking.order, self.truth.order)  # not kept
+            return self.rows.by_unit(counts) / 2, self._others_of_units
         _, credit2, right, wrong = self.swept_units
         bad = self.sizes.wrong.rows
         return credit2 / 2, wrong * (self.n - bad) + right * bad
+
+    @property
+    def _others_of_units(self) -> Float:
+        """Rows of another loss, summed over the rows of each cluster."""
+        if not self.truth.order.ties:
+            return self.rows.held * (self.n - 1.0)
+        return self.rows.by_unit(self.truth.others)
 
     def _by_unit(self, pairs: tuple[Float, Float]) -> tuple[Float, Float]:
         weights = self.rows.weights

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
@@ -30,6 +30,23 @@ class Opened(NamedTuple):
     names: list[str]
     read: Callable[[list[str], list[str]], pa.Table]
     rows: int | None = None
+    column: Callable[[str], pa.ChunkedArray] | None = None  # a single one, where that is as fast; by any thread
+
+
+class _Late(Mapping[str, Any]):
+    """Columns that are read when they are asked for, each time."""
+
+    def __init__(self, names: list[str], column: Callable[[str], pa.ChunkedArray]) -> None:
+        self._names, self._column = names, column
+
+    def __getitem__(self, name: str) -> pa.ChunkedArray:
+        return self._column(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
 
 
 _ARRAYS = (
@@ -102,6 +119,11 @@ class PredictionFiles:
         import pyarrow
 
         plan, parts = self.plan, []
+        if len(self.paths) == 1 and (column := self.open(self.paths[0]).column) is not None:
+            with named(self.paths[0]), reading(self.paths[0]):
+                found = predictions_from_arrow(_Late(plan.needed, column), plan, self.options)
+            pyarrow.default_memory_pool().release_unused()
+            return found
         texts = [plan.single[role] for role in _TEXT_ROLES if role in plan.single]
         for name in self.paths:
             with reading(name):
@@ -205,7 +227,11 @@ def _open_parquet(name: str) -> Opened:
     def read(columns: list[str], texts: list[str]) -> pa.Table:
         return file.read(columns=columns).select(columns)
 
-    return Opened(list(file.schema_arrow.names), read, file.metadata.num_rows)
+    def column(label: str) -> pa.ChunkedArray:
+        own = pq.ParquetFile(name, metadata=file.metadata, pre_buffer=False)
+        return own.read(columns=[label], use_threads=False).column(label)
+
+    return Opened(list(file.schema_arrow.names), read, file.metadata.num_rows, column)
 
 
 def _open_arrow(name: str) -> Opened:

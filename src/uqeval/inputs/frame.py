@@ -7,6 +7,7 @@ by `Predictions`. pyarrow and narwhals are imported on use, so that `import uqev
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,9 +17,12 @@ from uqeval._check import Widened
 from uqeval._errors import InputError
 from uqeval.inputs.classes import Coded, Encoded, class_indices, settle_classes
 from uqeval.inputs.columns import ClassColumns, Columns, Plan, plan_columns
+from uqeval.kernels import side_by_side
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_MANY = 20_000  # rows from which on columns share the cores
 
 
 def frame_arguments(frame: Any, options: Columns) -> dict[str, Any]:
@@ -79,23 +83,20 @@ def _arrow(frame: Any, name: str) -> pa.ChunkedArray:
 
 def arrow_arguments(columns: Mapping[str, pa.ChunkedArray], plan: Plan, options: Columns) -> dict[str, Any]:
     """Arguments for `Predictions` from Arrow columns that a plan has named."""
-    n = len(next(iter(columns.values())))
+    n = len(columns[next(iter(columns))])
     if n < 2:
         raise InputError(f"There {'is 1 row' if n else 'are no rows'}. Ranking needs at least 2.")
-    plain = {name: plain_column(name, column) for name, column in columns.items()}
-    for name, column in plain.items():
-        _reject_nulls(name, column)
+    late = {name for part in plan.tables.values() if _as_floats(part, options) for name in part.columns}
+    plain = {name: _checked(name, columns) for name in columns if name not in late}
     encoded = {role: _encode(plan.single[role], plain) for role in ("label", "pred") if role in plan.single}
     classes = settle_classes(plan, options.classes, list(encoded.values()))
     rows = {role: class_indices(column, classes) for role, column in encoded.items()}
 
     def table(part: ClassColumns | None) -> NDArray[Any] | Widened | None:
-        if part is None or part.role not in ("prob", "soft") or len(part.columns) == 1 or options.normalize:
+        if part is None or not _as_floats(part, options):
             return None if part is None else _matrix(part, classes.names, plain)
-        kind = np.result_type(*(_numbers(name, plain).dtype for name in part.columns))
-        if kind.kind != "f":
-            return _matrix(part, classes.names, plain)
-        return Widened(_matrix(part, classes.names, plain, np.dtype(np.float64)), kind.itemsize < 8)
+        floats = _float_matrix(part, classes.names, columns, n)
+        return floats or _matrix(part, classes.names, {name: _checked(name, columns) for name in part.columns})
 
     def stack(parts: list[ClassColumns] | None) -> NDArray[Any] | None:
         return None if parts is None else np.stack([_matrix(part, classes.names, plain) for part in parts])
@@ -127,6 +128,18 @@ def arrow_arguments(columns: Mapping[str, pa.ChunkedArray], plan: Plan, options:
         "ids": _texts(plain[plan.single["id"]]) if "id" in plan.single else None,
         "normalize": options.normalize,
     }
+
+
+def _as_floats(part: ClassColumns, options: Columns) -> bool:
+    """Whether a table is read column by column, straight into one array."""
+    return part.role in ("prob", "soft") and len(part.columns) > 1 and not options.normalize
+
+
+def _checked(name: str, columns: Mapping[str, pa.ChunkedArray]) -> pa.ChunkedArray:
+    """A plain column without gaps."""
+    column = plain_column(name, columns[name])
+    _reject_nulls(name, column)
+    return column
 
 
 def plain_column(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -200,18 +213,40 @@ def _first_text(column: pa.ChunkedArray) -> str:
     return " (numbers written as text: convert them first)"
 
 
-def _matrix(
-    part: ClassColumns, classes: tuple[str, ...], columns: Mapping[str, pa.ChunkedArray], own: np.dtype | None = None
-) -> NDArray[Any]:
+def _float_matrix(
+    part: ClassColumns, classes: tuple[str, ...], columns: Mapping[str, pa.ChunkedArray], n: int
+) -> Widened | None:
+    """(n, K) in class order as float64, column after column: each goes as soon as it is copied. None of integers."""
+    # Columns stay columns where nobody adds up rows in the order of memory.
+    out = np.empty((n, len(classes)), order="F")
+    position = {name: k for k, name in enumerate(classes)}
+    kinds: dict[str, np.dtype[Any]] = {}
+
+    def fill(name: str, at: int) -> None:
+        values = _numbers(name, {name: _checked(name, columns)})
+        kinds[name] = values.dtype
+        out[:, at] = values
+
+    fills = [
+        partial(fill, column, position[name]) for column, name in zip(part.columns, part.names or classes, strict=True)
+    ]
+    if n >= _MANY:
+        side_by_side(fills)
+    else:
+        for one in fills:
+            one()
+    kind = np.result_type(*kinds.values())
+    return Widened(out, kind.itemsize < 8) if kind.kind == "f" else None
+
+
+def _matrix(part: ClassColumns, classes: tuple[str, ...], columns: Mapping[str, pa.ChunkedArray]) -> NDArray[Any]:
     """(n, K) in class order; a lone probability of class 1 stays (n,)."""
     arrays = [_numbers(name, columns) for name in part.columns]
     n = len(arrays[0])
-    # The type decides the tolerance of `check_probs`: float32 stays float32.
-    kind = own or np.result_type(*arrays)
+    kind = np.result_type(*arrays)  # it decides the tolerance of `check_probs`: float32 stays float32
     logits = part.role in ("logit", "member_logit")
     if len(arrays) > 1:
-        # Columns stay columns where nobody adds up rows in the order of memory: copied in one go, read as a whole.
-        out = np.empty((n, len(classes)), dtype=kind, order="C" if own is None else "F")
+        out = np.empty((n, len(classes)), dtype=kind)
         names = part.names or classes
         position = {name: k for k, name in enumerate(classes)}
         for name, array in zip(names, arrays, strict=True):

@@ -6,8 +6,9 @@ threads (all cores by default); results have the same bits for any number. Input
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
@@ -38,7 +39,9 @@ __all__ = [
     "cores",
     "draw_units",
     "group",
+    "held",
     "mark",
+    "mark_ordered",
     "order_by",
     "order_free_sum",
     "ordered_concordance",
@@ -147,6 +150,19 @@ def threads() -> int:
     return min(int(given), _MOST_THREADS)
 
 
+@contextmanager
+def held() -> Iterator[None]:
+    """Inside, kernels keep their memory from call to call; it goes back at the end."""
+    native = _kernels() if backend() == "native" else None
+    if native is not None:
+        native.hold(True)
+    try:
+        yield
+    finally:
+        if native is not None:
+            native.hold(False)
+
+
 draw_units = _numpy.draw_units
 block_sums = _sums.block_sums
 
@@ -159,6 +175,11 @@ def order_by(x: Float) -> Order:
 def mark(score: Float, error: Bit) -> Bit:
     """In order of the score: 1 if wrong, plus 2 where a new value starts. The order itself is not kept."""
     return _kernels().mark(score, error, _threads_for(len(score)))
+
+
+def mark_ordered(order: Order, error: Bit) -> Bit:
+    """The same from an order that is there already, whose tied rows stay as they are."""
+    return _kernels().mark_ordered(order, error, _threads_for(len(error)))
 
 
 def auc_sums(score: Float, error: Bit) -> AucSums:
@@ -297,9 +318,9 @@ def weighted_auc_counts(order: Order, error: Bit, weights: Float) -> tuple[Float
     return credit, comparable
 
 
-def within_sums(score: Float, loss: Float, first: Int) -> tuple[Int, Int]:
-    """Σ credit2 and Σ comparable over pairs inside each cluster; its rows stand side by side and start at `first`."""
-    return _kernels().within_sums(score, loss, first, _threads_for(len(score)))
+def within_sums(score: Float, loss: Float, clusters: Order) -> tuple[Int, Int]:
+    """Σ credit2 and Σ comparable over pairs inside each cluster (rows by `group`)."""
+    return _kernels().within_sums(score, loss, clusters, _threads_for(len(score)))
 
 
 def unit_sums(

@@ -79,12 +79,6 @@ class Order:
         ranks[self.row] = np.cumsum(self.new) - 1
         return ranks
 
-    def marks(self, error: Bit) -> Bit:
-        """1 where the row is wrong, plus 2 where a group starts."""
-        marks: Bit = error[self.row]
-        marks |= self.new.view(np.uint8) << np.uint8(1)
-        return marks
-
 
 class AucSums(NamedTuple):
     """Exact sums over the rows of a 0/1 loss."""

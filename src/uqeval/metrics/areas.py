@@ -42,9 +42,19 @@ class Ranking:
         first, middle, last = self.values[0], self.values[len(self.values) // 2], self.values[-1]
         return bool(first == middle == last and self.values.min() == self.values.max())
 
+    @cached_property
+    def others(self) -> NDArray[np.int64]:
+        """Of each row: the rows that have another number."""
+        order, n = self.order, len(self.values)
+        if not order.ties:
+            return np.full(n, n - 1)
+        others = np.empty(n, dtype=np.int64)
+        others[order.row] = n - np.repeat(order.size, order.size)
+        return others
+
     def marks(self, error: Bit) -> Bit:
         """In order: 1 if the row is wrong, plus 2 where a new number starts."""
-        return self.order.marks(error) if self.ordered else kernels.mark(self.values, error)
+        return kernels.mark_ordered(self.order, error) if self.ordered else kernels.mark(self.values, error)
 
 
 class Blocks(NamedTuple):
@@ -171,7 +181,7 @@ class Swept:
     def row_marks(self) -> Bit:
         """Marks of the very rows of the order: `marks` may have put wrong rows first among tied ones."""
         order = self.ranking.order
-        return order.marks(self.error) if order.ties else self.marks
+        return kernels.mark_ordered(order, self.error) if order.ties else self.marks
 
     @cached_property
     def by_place(self) -> tuple[Float, NDArray[np.uint32]]:

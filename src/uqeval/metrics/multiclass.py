@@ -196,7 +196,7 @@ def _micro(task: Task, force: bool) -> float:
     row = np.repeat(np.arange(n), classes)
     if task.weights is None:
         sums = kernels.concordance(s, t)
-        inside2, inside = kernels.within_sums(s, t, np.arange(n) * classes)
+        inside2, inside = kernels.within_sums(s, t, kernels.group(row))
         pairs = sums.comparable - int(inside.sum())
         value = (sums.credit2 - int(inside2.sum())) / (2 * pairs) if pairs else float("nan")
     else:

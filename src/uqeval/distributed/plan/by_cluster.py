@@ -135,8 +135,7 @@ def _left_out(
 ) -> Float:
     """The metric without each cluster; NaN where no comparable pair is left."""
     s = rows[wire.score(k)].astype(np.float64)
-    by = kernels.group(g)
-    inside2, inside = kernels.within_sums(s[by.row], np.asarray(loss, dtype=np.float64)[by.row], by.first)
+    inside2, inside = kernels.within_sums(s, np.asarray(loss, dtype=np.float64), kernels.group(g))
     top = credit - np.bincount(g, weights=credit2.astype(np.float64)) + inside2 / 2.0
     rest = total - 2.0 * np.bincount(g, weights=comparable) + inside
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -14,7 +14,9 @@ __all__ = [
     "cell_sums",
     "concordance",
     "concordance_sums",
+    "hold",
     "mark",
+    "mark_ordered",
     "order_by",
     "order_free_sum",
     "ordered_concordance",
@@ -28,6 +30,10 @@ __all__ = [
 ]
 
 
+def hold(begin: bool) -> None:
+    _native.hold(begin)
+
+
 def order_by(x: Float, threads: int = 1) -> Order:
     row, new = np.empty(len(x), dtype=np.uint32), np.empty(len(x), dtype=np.uint8)
     _native.order(np.ascontiguousarray(x), row, new, threads)
@@ -37,6 +43,12 @@ def order_by(x: Float, threads: int = 1) -> Order:
 def mark(score: Float, error: Bit, threads: int = 1) -> Bit:
     marks = np.empty(len(score), dtype=np.uint8)
     _native.mark(np.ascontiguousarray(score), np.ascontiguousarray(error), marks, threads)
+    return marks
+
+
+def mark_ordered(order: Order, error: Bit, threads: int = 1) -> Bit:
+    marks = np.empty(len(error), dtype=np.uint8)
+    _native.mark_ordered(*_arrays(order), np.ascontiguousarray(error), marks, threads)
     return marks
 
 
@@ -54,9 +66,9 @@ def sweep_rows(marks: Bit) -> tuple[Float, NDArray[np.uint32]]:
     return e, credit2
 
 
-def within_sums(score: Float, loss: Float, first: Int, threads: int = 1) -> tuple[Int, Int]:
-    credit2, comparable = np.empty((2, len(first)), dtype=np.int64)
-    given = np.ascontiguousarray(score), np.ascontiguousarray(loss), np.ascontiguousarray(first)
+def within_sums(score: Float, loss: Float, clusters: Order, threads: int = 1) -> tuple[Int, Int]:
+    credit2, comparable = np.empty((2, len(clusters.first)), dtype=np.int64)
+    given = np.ascontiguousarray(score), np.ascontiguousarray(loss), clusters.row, clusters.first
     _native.within(*given, credit2, comparable, threads)
     return credit2, comparable
 

@@ -36,12 +36,10 @@ struct LocatorSpace {  // of one thread
 
 struct AucSpace {
     Buffer few, marks;
-    OrderSpace order;
     std::vector<LocatorSpace> located;
     void trim() {
         few.trim();
         marks.trim();
-        order.trim();
         located.resize(std::min<std::size_t>(located.size(), 1));
         for (LocatorSpace &space : located) space.trim();
     }
@@ -243,7 +241,8 @@ void add_rows(FewSums &sums, const Around &around, const double *few, std::size_
 }
 
 // Value and DeLong's sums; error[i] is 0 or 1, no NaN.
-inline AucSums auc_sums(const double *score, const u8 *error, std::size_t n, AucSpace &space, int threads = 1) {
+inline AucSums auc_sums(const double *score, const u8 *error, std::size_t n, AucSpace &space, OrderSpace &ordering,
+                        int threads = 1) {
     AucSums sums;
     sums.wrong = count_ones(error, n);
     Around around{0, 0, std::min<u64>(sums.wrong, n - sums.wrong), 0, sums.wrong <= n - sums.wrong};
@@ -253,7 +252,7 @@ inline AucSums auc_sums(const double *score, const u8 *error, std::size_t n, Auc
     if (m == 0) return sums;
     if (4 * m > n && (m > kDirect || n <= kTarget)) {
         u8 *marks = space.marks.get<u8>(n);
-        order_rows<u32>(score, error, nullptr, n, marks, nullptr, space.order, threads);
+        order_rows<u32>(score, error, nullptr, n, marks, nullptr, ordering, threads);
         const Sweep found = sweep_marks<false>(marks, n);
         sums.credit2 = found.credit2;
         sums.wrong_squares = found.wrong_squares;
@@ -275,9 +274,10 @@ inline AucSums auc_sums(const double *score, const u8 *error, std::size_t n, Auc
     } else {
         const Span span = span_of(score, n, threads);
         const CellMap map = choose_map(score, n, span, n > kMany ? 14 : 12);
-        double *rows = space.order.rows.get<double>(n);
+        double *rows = ordering.rows.get<double>(n);
         const Partition cut = with_cells(map, [&](auto cell_of) {
-            return scatter<u32>(score, error, mark, nullptr, n, map.cells, cell_of, kTarget, threads, rows, nullptr);
+            return scatter<u32>(score, error, mark, nullptr, n, map.cells, cell_of, std::max(kTarget, n / (2 * kStreams)), threads,
+                                rows, nullptr);
         });
         std::vector<u64> few_before(cut.buckets() + 1, 0);
         for (std::size_t b = 0; b < cut.buckets(); ++b) few_before[b + 1] = few_before[b] + cut.first[b];

@@ -26,6 +26,12 @@
 #else
 #define UQ_RESTRICT __restrict__
 #endif
+// A function that is compiled twice, and chosen when the module is loaded by what the CPU has.
+#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__GLIBC__) && !defined(__SANITIZE_THREAD__)
+#define UQ_WIDE __attribute__((target_clones("avx2", "default")))
+#else
+#define UQ_WIDE
+#endif
 
 namespace uq {
 
@@ -44,6 +50,15 @@ inline u64 key_of(double x) {
     u64 bits;
     std::memcpy(&bits, &x, sizeof bits);
     return bits ^ (static_cast<u64>(static_cast<i64>(bits) >> 63) | (u64(1) << 63));
+}
+
+// Asks for the memory at p, which will be written to soon: a store that misses the cache makes all later ones wait.
+inline void fetch(const void *p) {
+#ifdef _MSC_VER
+    _mm_prefetch(static_cast<const char *>(p), _MM_HINT_T0);
+#else
+    __builtin_prefetch(p, 1);
+#endif
 }
 
 inline int bit_width(u64 x) {

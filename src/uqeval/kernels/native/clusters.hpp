@@ -7,11 +7,11 @@ namespace uq {
 
 struct ClusterSpace {  // of one thread
     PairSpace pairs;
+    Buffer score, loss;
 };
 
 // Up to this many rows are compared with each other directly: sorting them would take as long.
 constexpr std::size_t kDirectly = 64;
-
 
 struct ClusterPairs {
     i64 credit2 = 0, comparable = 0;
@@ -31,8 +31,14 @@ inline ClusterPairs compare_all(const double *score, const double *loss, std::si
     return {2 * credit, 2 * differ};
 }
 
-// Over all rows of one cluster, each pair twice.
-inline ClusterPairs within_cluster(const double *score, const double *loss, std::size_t n, ClusterSpace &space) {
+// Over the n rows of one cluster, each pair twice.
+inline ClusterPairs within_cluster(const double *scores, const double *losses, const u32 *row, std::size_t n,
+                                   ClusterSpace &space) {
+    double *UQ_RESTRICT score = space.score.get<double>(n), *UQ_RESTRICT loss = space.loss.get<double>(n);
+    for (std::size_t i = 0; i < n; ++i) {
+        score[i] = scores[row[i]];
+        loss[i] = losses[row[i]];
+    }
     if (n <= kDirectly) return compare_all(score, loss, n);
     const ConcordanceSums sums = concordance(score, loss, n, space.pairs, 1);
     return {sums.credit2, sums.comparable};

@@ -19,16 +19,36 @@ template <class T> using Out2 = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::de
 
 namespace {
 
-// Memory that a thread keeps between calls.
-template <class Space> Space &space_of() {
-    static thread_local Space space;
-    return space;
+// Memory that a thread keeps between calls; large blocks go back after each, unless somebody holds them for more calls:
+// memory that is new to the process is slow to touch, on a virtual machine very much so.
+struct Kept {
+    PairSpace pairs;
+    AucSpace auc;
+};
+
+Kept &kept() {
+    static thread_local Kept own;
+    return own;
 }
 
-template <class Space> struct Use {  // gives large blocks back even when a call throws
-    Space &space = space_of<Space>();
-    ~Use() { space.trim(); }
+std::atomic<int> holders{0};
+
+struct Use {
+    PairSpace &space = kept().pairs;
+    AucSpace &auc = kept().auc;
+    ~Use() {
+        if (holders > 0) return;
+        space.trim();
+        auc.trim();
+    }
 };
+
+void hold(bool begin) {
+    holders += begin ? 1 : -1;
+    if (begin) return;
+    kept().pairs.trim();
+    kept().auc.trim();
+}
 
 void need(bool ok, const char *message) {
     if (!ok) throw nb::value_error(message);
@@ -49,8 +69,8 @@ nb::tuple auc(In<double> score, In<u8> error, int threads) {
     AucSums sums;
     {
         nb::gil_scoped_release release;
-        Use<AucSpace> use;
-        sums = auc_sums(score.data(), error.data(), n, use.space, threads);
+        Use use;
+        sums = auc_sums(score.data(), error.data(), n, use.auc, use.space.order, threads);
     }
     return nb::make_tuple(sums.wrong, sums.credit2, whole(sums.wrong_squares), whole(sums.right_squares));
 }
@@ -60,8 +80,8 @@ void order(In<double> x, Out<u32> row, Out<u8> fresh, int threads) {
     const std::size_t n = x.shape(0);
     same_length(n, row, fresh);
     nb::gil_scoped_release release;
-    Use<OrderSpace> use;
-    order_rows<u32>(x.data(), nullptr, nullptr, n, fresh.data(), row.data(), use.space, threads);
+    Use use;
+    order_rows<u32>(x.data(), nullptr, nullptr, n, fresh.data(), row.data(), use.space.order, threads);
     for (std::size_t i = 0; i < n; ++i) fresh.data()[i] >>= 1;
 }
 
@@ -70,8 +90,24 @@ void mark(In<double> score, In<u8> error, Out<u8> marks, int threads) {
     const std::size_t n = score.shape(0);
     same_length(n, error, marks);
     nb::gil_scoped_release release;
-    Use<OrderSpace> use;
-    order_rows<u32>(score.data(), error.data(), nullptr, n, marks.data(), nullptr, use.space, threads);
+    Use use;
+    order_rows<u32>(score.data(), error.data(), nullptr, n, marks.data(), nullptr, use.space.order, threads);
+}
+
+// The same from an order that is there already, whose tied rows stay as they are.
+void mark_ordered(In<u32> row, In<u8> fresh, In<u8> error, Out<u8> marks, int threads) {
+    const std::size_t n = row.shape(0);
+    same_length(n, fresh, error, marks);
+    nb::gil_scoped_release release;
+    const u32 *UQ_RESTRICT of = row.data();
+    const u8 *UQ_RESTRICT wrong = error.data(), *UQ_RESTRICT first = fresh.data();
+    u8 *UQ_RESTRICT out = marks.data();
+    over_rows(n, threads, [=](std::size_t, std::size_t from, std::size_t to) {
+        for (std::size_t i = from; i < to; ++i) {
+            if (of[i] >= n) throw std::out_of_range("a row is outside the rows");
+            out[i] = static_cast<u8>(wrong[of[i]] | first[i] << 1);
+        }
+    });
 }
 
 void need_start(const In<u8> &marks) {
@@ -110,7 +146,7 @@ nb::tuple concord(In<double> score, In<double> loss, int threads) {
     ConcordanceSums sums;
     {
         nb::gil_scoped_release release;
-        Use<PairSpace> use;
+        Use use;
         sums = concordance(score.data(), loss.data(), n, use.space, threads);
     }
     return listed(sums);
@@ -119,13 +155,16 @@ nb::tuple concord(In<double> score, In<double> loss, int threads) {
 // Rows of an order, checked, and its marks.
 struct Ordered {
     const u32 *row;
-    std::vector<u8> marks;
-    Ordered(const In<u32> &rows, const In<u8> &fresh) : row(rows.data()), marks(rows.shape(0)) {
+    u8 *marks;
+    Ordered(const In<u32> &rows, const In<u8> &fresh, Buffer &memory, int threads)
+        : row(rows.data()), marks(memory.get<u8>(rows.shape(0))) {
         const std::size_t n = rows.shape(0);
-        u32 most = 0;
-        for (std::size_t i = 0; i < n; ++i) most = std::max(most, row[i]);
-        if (n && most >= n) throw std::out_of_range("a row is outside the rows");
-        for (std::size_t i = 0; i < n; ++i) marks[i] = fresh.data()[i] ? kNew : 0;
+        over_rows(n, n < 65536 ? 1 : threads, [&](std::size_t, std::size_t from, std::size_t to) {
+            u32 most = 0;
+            for (std::size_t i = from; i < to; ++i) most = std::max(most, row[i]);
+            if (to > from && most >= n) throw std::out_of_range("a row is outside the rows");
+            for (std::size_t i = from; i < to; ++i) marks[i] = fresh.data()[i] ? kNew : 0;
+        });
         if (n) marks[0] |= kNew;
     }
 };
@@ -136,10 +175,11 @@ nb::tuple concord_ordered(In<u32> row, In<u8> fresh, In<u32> loss_row, In<u8> lo
     ConcordanceSums sums;
     {
         nb::gil_scoped_release release;
-        Use<PairSpace> use;
-        const Ordered score(row, fresh), loss(loss_row, loss_fresh);
-        const LossOrder losses = bound_losses(loss.row, loss.marks.data(), n, use.space);
-        sums = concordance(reorder(score.row, score.marks.data(), losses, use.space), losses, use.space, threads);
+        Use use;
+        const Ordered score(row, fresh, use.space.marks, threads);
+        const Ordered loss(loss_row, loss_fresh, use.space.loss_marks, threads);
+        const LossOrder losses = bound_losses(loss.row, loss.marks, n, use.space);
+        sums = concordance(reorder(score.row, score.marks, losses, use.space, threads), losses, use.space, threads);
     }
     return listed(sums);
 }
@@ -148,10 +188,12 @@ void pairs_ordered(In<u32> row, In<u8> fresh, In<u32> loss_row, In<u8> loss_fres
     const std::size_t n = row.shape(0);
     same_length(n, fresh, loss_row, loss_fresh, credit2);
     nb::gil_scoped_release release;
-    Use<PairSpace> use;
-    const Ordered score(row, fresh), loss(loss_row, loss_fresh);
-    const LossOrder losses = bound_losses(loss.row, loss.marks.data(), n, use.space);
-    pair_counts(reorder(score.row, score.marks.data(), losses, use.space), losses, credit2.data(), use.space, threads);
+    Use use;
+    const Ordered score(row, fresh, use.space.marks, threads);
+    const Ordered loss(loss_row, loss_fresh, use.space.loss_marks, threads);
+    const LossOrder losses = bound_losses(loss.row, loss.marks, n, use.space);
+    pair_counts(reorder(score.row, score.marks, losses, use.space, threads), losses, credit2.data(), use.space,
+                threads);
 }
 
 void pairs(In2<double> scores, In<double> loss, Out2<i64> credit2, Out<i64> comparable, int threads) {
@@ -159,7 +201,7 @@ void pairs(In2<double> scores, In<double> loss, Out2<i64> credit2, Out<i64> comp
     same_length(n, comparable);
     need(scores.shape(1) == n && credit2.shape(0) == k && credit2.shape(1) == n, "lengths differ");
     nb::gil_scoped_release release;
-    Use<PairSpace> use;
+    Use use;
     const LossOrder losses = order_losses(loss.data(), n, use.space, threads);
     comparable_counts(losses, comparable.data());
     const auto count = [&](std::size_t j, PairSpace &space, int inside) {
@@ -175,10 +217,14 @@ void pairs(In2<double> scores, In<double> loss, Out2<i64> credit2, Out<i64> comp
     });
 }
 
-// Pairs of rows of one cluster, whose rows stand side by side from first[k] on.
-void within(In<double> score, In<double> loss, In<i64> first, Out<i64> credit2, Out<i64> comparable, int threads) {
+// Pairs of rows of one cluster, which are row[first[k]] and those that follow.
+void within(In<double> score, In<double> loss, In<u32> row, In<i64> first, Out<i64> credit2, Out<i64> comparable,
+            int threads) {
     const std::size_t n = score.shape(0), clusters = first.shape(0);
-    same_length(n, loss);
+    same_length(n, loss, row);
+    for (std::size_t i = 0; i < n; ++i) {
+        if (row.data()[i] >= n) throw std::out_of_range("a row is outside the rows");
+    }
     need(credit2.shape(0) == clusters && comparable.shape(0) == clusters, "lengths differ");
     for (std::size_t k = 0; k < clusters; ++k) {
         const i64 from = first.data()[k], to = k + 1 < clusters ? first.data()[k + 1] : static_cast<i64>(n);
@@ -191,7 +237,7 @@ void within(In<double> score, In<double> loss, In<i64> first, Out<i64> credit2, 
         for (std::size_t k = part * kAtOnce; k < std::min(clusters, (part + 1) * kAtOnce); ++k) {
             const std::size_t from = static_cast<std::size_t>(first.data()[k]);
             const std::size_t to = k + 1 < clusters ? static_cast<std::size_t>(first.data()[k + 1]) : n;
-            const ClusterPairs found = within_cluster(score.data() + from, loss.data() + from, to - from, space);
+            const ClusterPairs found = within_cluster(score.data(), loss.data(), row.data() + from, to - from, space);
             credit2.data()[k] = found.credit2;
             comparable.data()[k] = found.comparable;
         }
@@ -301,7 +347,7 @@ void bootstrap(In<double> score, In<double> loss, In<i64> unit, std::size_t unit
          "lengths differ");
     need(n <= kMostRows, "more than 2^31 - 1 rows");
     nb::gil_scoped_release release;
-    Use<PairSpace> use;
+    Use use;
     const Resampler plan = make_resampler(score.data(), loss.data(), n, use.space);
     for_each_resample<Buffer>(unit, units, seeds, threads, [&](std::size_t b, const u32 *times, u64 size, Buffer &memory) {
         const auto count = size <= 65536 ? &resample_totals<std::uint16_t> : &resample_totals<u32>;
@@ -316,7 +362,7 @@ void areas(In<double> score, In<double> loss, In<i64> unit, std::size_t units, I
          "lengths differ");
     need(n <= kMostRows, "more than 2^31 - 1 rows");
     nb::gil_scoped_release release;
-    Use<PairSpace> use;
+    Use use;
     const AreaPlan plan = make_area_plan(score.data(), loss.data(), n, use.space);
     using Harmonic = std::vector<double>;
     for_each_resample<Harmonic>(unit, units, seeds, threads,
@@ -354,16 +400,19 @@ void precisions(In<u8> marks, In2<u64> seeds, Out<double> values, int threads) {
 }  // namespace
 
 NB_MODULE(_native, m) {
+    m.def("hold", &hold, nb::arg("begin"));
     m.def("auc", &auc, nb::arg("score").noconvert(), nb::arg("error").noconvert(), nb::arg("threads"));
     m.def("order", &order, nb::arg("x").noconvert(), nb::arg("row").noconvert(), nb::arg("fresh").noconvert(),
           nb::arg("threads"));
     m.def("mark", &mark, nb::arg("score").noconvert(), nb::arg("error").noconvert(), nb::arg("marks").noconvert(),
           nb::arg("threads"));
+    m.def("mark_ordered", &mark_ordered, nb::arg("row").noconvert(), nb::arg("fresh").noconvert(),
+          nb::arg("error").noconvert(), nb::arg("marks").noconvert(), nb::arg("threads"));
     m.def("sweep", &sweep, nb::arg("marks").noconvert());
     m.def("sweep_rows", &sweep_rows, nb::arg("marks").noconvert(), nb::arg("e").noconvert(),
           nb::arg("credit2").noconvert());
-    m.def("within", &within, nb::arg("score").noconvert(), nb::arg("loss").noconvert(), nb::arg("first").noconvert(),
-          nb::arg("credit2").noconvert(), nb::arg("comparable").noconvert(), nb::arg("threads"));
+    m.def("within", &within, nb::arg("score").noconvert(), nb::arg("loss").noconvert(), nb::arg("row").noconvert(),
+          nb::arg("first").noconvert(), nb::arg("credit2").noconvert(), nb::arg("comparable").noconvert(), nb::arg("threads"));
     m.def("units", &units, nb::arg("row").noconvert(), nb::arg("marks").noconvert(), nb::arg("e").noconvert(),
           nb::arg("credit2").noconvert(), nb::arg("cluster").noconvert(), nb::arg("right_e").noconvert(),
           nb::arg("wrong_e").noconvert(), nb::arg("credit").noconvert(), nb::arg("wrong").noconvert());

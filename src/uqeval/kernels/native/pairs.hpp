@@ -7,13 +7,22 @@
 
 namespace uq {
 
+// Once scores are in order, counting takes over the memory that ordering has left.
 struct PairSpace {
     OrderSpace order;
-    Buffer row, start, end, slot, marks, loss_marks, cursor, slot_of_rank, by_loss, items, spare, by_slot, cells;
+    Buffer row, start, end, slot, marks, loss_marks, slot_of_rank, by_loss, by_slot, cells;
+    Buffer &items = by_loss, &spare = order.rows, &cursor = order.carried;
+    std::vector<Buffer> halves;
+    Buffer *of_threads(int threads) {
+        const std::size_t count = static_cast<std::size_t>(std::max(threads, 1));
+        if (halves.size() < count) halves = std::vector<Buffer>(count);
+        return halves.data();
+    }
     void trim() {
+        halves.resize(std::min<std::size_t>(halves.size(), 1));
+        for (Buffer &half : halves) half.trim();
         order.trim();
-        for (Buffer *buffer : {&row, &start, &end, &slot, &marks, &loss_marks, &cursor, &slot_of_rank, &by_loss, &items,
-                               &spare, &by_slot, &cells}) {
+        for (Buffer *buffer : {&row, &start, &end, &slot, &marks, &loss_marks, &slot_of_rank, &by_loss, &by_slot, &cells}) {
             buffer->trim();
         }
     }
@@ -88,15 +97,25 @@ inline ScoreOrder order_score(const double *score, const LossOrder &losses, Pair
 }
 
 // The same from an order of rows that is there already: no sort.
-inline ScoreOrder reorder(const u32 *row, const u8 *marks, const LossOrder &losses, PairSpace &space) {
+inline ScoreOrder reorder(const u32 *row, const u8 *marks, const LossOrder &losses, PairSpace &space, int threads) {
     const std::size_t n = losses.n;
+    if (n < 65536) threads = 1;
     ScoreOrder order{space.slot.get<u32>(n), marks};
     u32 *UQ_RESTRICT slot = order.slot, *UQ_RESTRICT of_row = space.cursor.get<u32>(n);
     bool ties = false;
     for (std::size_t p = 0; p < n && !ties; ++p) ties = !(marks[p] & kNew);
     if (!ties) {
-        for (std::size_t q = 0; q < n; ++q) of_row[losses.row[q]] = static_cast<u32>(q);
-        for (std::size_t p = 0; p < n; ++p) slot[p] = of_row[row[p]];
+        const u32 *UQ_RESTRICT by_loss = losses.row;
+        over_rows(n, threads, [=](std::size_t, std::size_t from, std::size_t to) {
+            for (std::size_t stop; from < to; from = stop) {
+                stop = std::min(to, from + kChunk);
+                for (std::size_t q = from; q < stop; ++q) fetch(of_row + by_loss[q]);
+                for (std::size_t q = from; q < stop; ++q) of_row[by_loss[q]] = static_cast<u32>(q);
+            }
+        });
+        over_rows(n, threads, [=](std::size_t, std::size_t from, std::size_t to) {
+            for (std::size_t p = from; p < to; ++p) slot[p] = of_row[row[p]];
+        });
         return order;
     }
     // Rows go to their group of tied scores one by one in order of the loss.
@@ -107,7 +126,15 @@ inline ScoreOrder reorder(const u32 *row, const u8 *marks, const LossOrder &loss
         next[p] = static_cast<u32>(p);
         of_row[row[p]] = group;
     }
-    for (std::size_t q = 0; q < n; ++q) slot[next[of_row[losses.row[q]]]++] = static_cast<u32>(q);
+    for (std::size_t from = 0; from < n; from += kChunk) {
+        const std::size_t size = std::min(kChunk, n - from);
+        u32 at[kChunk];
+        for (std::size_t i = 0; i < size; ++i) at[i] = of_row[losses.row[from + i]];
+        for (std::size_t i = 0; i < size; ++i) fetch(next + at[i]);
+        for (std::size_t i = 0; i < size; ++i) at[i] = next[at[i]]++;
+        for (std::size_t i = 0; i < size; ++i) fetch(slot + at[i]);
+        for (std::size_t i = 0; i < size; ++i) slot[at[i]] = static_cast<u32>(from + i);
+    }
     return order;
 }
 
@@ -271,7 +298,7 @@ inline CreditSums count_credit(const ScoreOrder &order, const LossOrder &losses,
     if (n == 0) return sums;
     u32 *slot_of_rank = losses.ties && by_slot && !ranked ? space.slot_of_rank.get<u32>(n) : nullptr;
     const bool plain = !losses.ties && count_values(order.marks, n) == n;
-    RowItem *items = space.items.get<RowItem>(n), *spare = space.spare.get<RowItem>(n);
+    RowItem *items = plain && n > kLeaf ? nullptr : space.items.get<RowItem>(n), *spare = space.spare.get<RowItem>(n);
     if (slot_of_rank) {
         walk_score(order, losses, space, [&](std::size_t p, u32 q, u32 slot, u32 a, u32, u32) {
             items[p] = RowItem{q, a};
@@ -295,9 +322,14 @@ inline CreditSums count_credit(const ScoreOrder &order, const LossOrder &losses,
     }
     const std::size_t width = std::size_t(1) << shift, parts = (n + width - 1) / width;
     std::vector<CreditSink> sinks(parts, sink);
-    in_parallel(parts, n < 65536 ? 1 : threads, [&](std::size_t k) {
-        const std::size_t from = k * width, size = std::min(n - from, width);
-        count_below(spare + from, items + from, size, static_cast<u32>(from), shift - 4, sinks[k]);
+    if (n < 65536) threads = 1;
+    Buffer *halves = space.of_threads(threads);
+    over_rows(parts, threads, [&](std::size_t t, std::size_t from_part, std::size_t to_part) {
+        RowItem *half = halves[t].get<RowItem>(width);
+        for (std::size_t k = from_part; k < to_part; ++k) {
+            const std::size_t from = k * width, size = std::min(n - from, width);
+            count_below(spare + from, half, size, static_cast<u32>(from), shift - 4, sinks[k]);
+        }
     });
     for (const CreditSink &part : sinks) {
         sums.total += part.total;

@@ -125,7 +125,7 @@ template <bool Areas> class Sweeper {
 
     // Rows that tie with none: a wrong row has place - bad right rows below, a right row W - bad wrong ones above.
     // Squares reach 2^62: their halves are summed apart.
-    void credits(const u32 *UQ_RESTRICT count, std::size_t from, std::size_t size, u32 before) {
+    UQ_WIDE void credits(const u32 *UQ_RESTRICT count, std::size_t from, std::size_t size, u32 before) {
         u64 wrong_low = 0, wrong_high = 0, right_low = 0, right_high = 0, behind_low = 0, behind_high = 0, credit = 0;
         const u32 place = static_cast<u32>(from) + 1, all = static_cast<u32>(out_.wrong), n2 = static_cast<u32>(2 * out_.n - 1);
         const u8 *UQ_RESTRICT marks = marks_ + from;
@@ -160,7 +160,7 @@ template <bool Areas> class Sweeper {
     }
 
     // Rows [from, to), none tied.
-    void chunk(std::size_t from, std::size_t to) {
+    UQ_WIDE void chunk(std::size_t from, std::size_t to) {
         const std::size_t size = to - from;
         alignas(32) double risk[kPart], later[kPart], rest[kPart];
         u32 count[kPart], sum = 0;

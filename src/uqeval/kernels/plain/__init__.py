@@ -1,7 +1,7 @@
 """All kernels in plain NumPy: the definitions made fast, readable, and working everywhere."""
 
 from uqeval.kernels.plain.bootstrap import bootstrap_areas, bootstrap_precision, bootstrap_totals, draw_units
-from uqeval.kernels.plain.order import mark, order_by
+from uqeval.kernels.plain.order import mark, mark_ordered, order_by
 from uqeval.kernels.plain.pairs import concordance, ordered_concordance, ordered_counts, pair_counts, within_sums
 from uqeval.kernels.plain.sums import cell_sums, concordance_sums, order_free_sum
 from uqeval.kernels.plain.sweep import auc_sums, sweep, sweep_rows, unit_sums
@@ -17,6 +17,7 @@ __all__ = [
     "concordance_sums",
     "draw_units",
     "mark",
+    "mark_ordered",
     "order_by",
     "order_free_sum",
     "ordered_concordance",

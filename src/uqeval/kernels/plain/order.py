@@ -45,6 +45,12 @@ def order_by(x: Float, threads: int = 1) -> Order:
     return Order(row.astype(np.uint32), new)
 
 
+def mark_ordered(order: Order, error: Bit, threads: int = 1) -> Bit:
+    marks: Bit = error[order.row]
+    marks |= order.new.view(np.uint8) << np.uint8(1)
+    return marks
+
+
 def mark(score: Float, error: Bit, threads: int = 1) -> Bit:
     """In order of the score: 1 if wrong, plus 2 where a new value starts."""
-    return order_by(score).marks(error)
+    return mark_ordered(order_by(score), error)

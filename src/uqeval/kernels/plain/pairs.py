@@ -118,14 +118,14 @@ def ordered_concordance(order: Order, losses: Order, threads: int = 1) -> Concor
     return concordance_sums(_counted(_rejoin(order, losses), losses), _comparable(losses))
 
 
-def within_sums(score: Float, loss: Float, first: Int, threads: int = 1) -> tuple[Int, Int]:
-    """Σ credit2 and Σ comparable over the rows of each cluster; clusters stand side by side and start at `first`.
+def within_sums(score: Float, loss: Float, clusters: Order, threads: int = 1) -> tuple[Int, Int]:
+    """Σ credit2 and Σ comparable over the rows of each cluster.
 
     One count does all clusters: ranked with the cluster in front, every pair across clusters is concordant and known.
     """
-    size = np.diff(first, append=len(score))
+    first, size = clusters.first, clusters.size
     code = np.repeat(np.arange(len(first)), size)
-    s, d = (dense_by(code, x).astype(np.float64) for x in (score, loss))
+    s, d = (dense_by(code, x[clusters.row]).astype(np.float64) for x in (score, loss))
     credit2, comparable = pair_counts(s[None], d)
     across = len(score) - size[code]
     return np.add.reduceat(credit2[0] - 2 * across, first), np.add.reduceat(comparable - across, first)
