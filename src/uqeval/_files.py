@@ -1,7 +1,9 @@
 """Files that are written whole or not at all, and the error where one cannot be written."""
 
+import hashlib
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
@@ -50,3 +52,35 @@ def write_whole(path: str | os.PathLike[str], content: str | bytes, name: str = 
     with whole_file(path, name) as part:
         part.write_bytes(content.encode() if isinstance(content, str) else content)
     return Path(path)
+
+
+def kept_text(name: str, make: Callable[[], str]) -> str:
+    """What was made before, from the user's cache; made and kept where it is not there, made again where it is broken.
+
+    Its first line is the hash of the rest. A folder that cannot be written to costs time and nothing else.
+    """
+    try:
+        path = _cache_folder() / name
+        digest, _, text = path.read_text(encoding="utf-8").partition("\n")
+        if digest == hashlib.sha256(text.encode()).hexdigest():
+            return text
+    except RuntimeError:  # nobody's home
+        return make()
+    except (OSError, UnicodeDecodeError):
+        pass
+    text = make()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, f"{hashlib.sha256(text.encode()).hexdigest()}\n{text}")
+    except (OSError, InputError):
+        pass
+    return text
+
+
+def _cache_folder() -> Path:
+    """Where the system wants caches of this user, as `pooch` puts data."""
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home()) / "uqeval" / "uqeval" / "Cache"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "uqeval"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "uqeval"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -534,3 +536,34 @@ def test_sums_of_many_rows_do_not_depend_on_their_order(n, kind):
     score, loss = many(n, kind), many(n, "mixture" if kind == "grid" else "grid", seed=1)
     error, turn = (rng.random(n) < 0.25).astype(np.uint8), rng.permutation(n)
     assert sums(score, loss, error) == sums(score[turn], loss[turn], error[turn])
+
+
+@settings(max_examples=40)
+@given(seeds)
+def test_running_moments_of_clusters_equal_their_definition(seed):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 30))
+    clusters, d = rng.integers(0, 5, n), rng.choice([0.0, 0.25, 0.5, 1.0], n)  # sums of which are exact
+    expected = np.zeros((6, n + 1))
+    for k in range(1, n + 1):
+        held = np.bincount(clusters[:k]).astype(float)
+        lost = np.bincount(clusters[:k], weights=d[:k])
+        expected[:, k] = (held > 0).sum(), lost.sum(), held.sum(), lost @ lost, lost @ held, held @ held
+    for _ in each_backend():
+        np.testing.assert_array_equal(kernels.running_moments(clusters, d), expected)
+
+
+@needs_native
+def test_memory_that_is_held_changes_no_number_and_goes_back():
+    rng = np.random.default_rng(0)
+    parts = [(rng.normal(size=n), rng.normal(size=n)) for n in (1_000, 3_000_000, 70_000, 3_000_000)]
+    apart = [kernels.concordance(*part) for part in parts]
+    with kernels.held():
+        assert [kernels.concordance(*part) for part in parts] == apart
+        most = memory()
+    assert memory() < most - 40 * 2**20  # 3e6 rows take 60 MB and more
+
+
+def memory():
+    """Bytes that this process holds."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -20,6 +20,7 @@ import pyarrow
 import pytest
 
 import uqeval as uq
+from uqeval import _files
 from uqeval._errors import InputError
 from uqeval.decide.threshold import shown as printed
 from uqeval.pages import explorer, mistakes, words
@@ -626,3 +627,21 @@ assert list(inspect.signature(uq.report).parameters)[:3] == ["result", "path", "
 """
     for first in ("", "import uqeval.pages.words"):
         subprocess.run([sys.executable, "-c", f"{first}\n{code}"], check=True, timeout=120)
+
+
+def test_the_chart_library_is_put_together_once_and_a_broken_copy_is_made_again(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(_files.sys, "platform", "linux")
+    made = []
+
+    def make():
+        made.append(1)
+        return "a\nscript\n"
+
+    assert [_files.kept_text("x.js", make) for _ in range(3)] == ["a\nscript\n"] * 3
+    assert len(made) == 1
+    (tmp_path / "uqeval" / "x.js").write_text("tampered\nscript\n")
+    assert _files.kept_text("x.js", make) == "a\nscript\n"
+    assert len(made) == 2
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "uqeval" / "x.js"))  # no folder can be made there
+    assert _files.kept_text("y.js", make) == "a\nscript\n"

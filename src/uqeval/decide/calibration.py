@@ -207,13 +207,11 @@ class Calibration:
 
     @cached_property
     def _running_moments(self) -> bounds.Moments:
-        """Of the clusters of the k first rows, k = 0..n: what each row adds, added up. One pass for all thresholds."""
+        """Of the clusters of the k first rows, k = 0..n: one pass for all thresholds."""
         assert self.clusters is not None
         order = self._by_score if self.binary else self._order
         loss, codes = self.loss[order].astype(np.float64), self.clusters[order]
-        rows, lost = before(codes, loss)  # of the same cluster
-        added = (rows == 0, loss, np.ones(self.n), loss * (2 * lost + loss), lost + loss * (rows + 1), 2 * rows + 1)
-        return bounds.Moments(*(np.concatenate([[0.0], np.cumsum(x, dtype=np.float64)]) for x in added))
+        return bounds.Moments(*kernels.running_moments(codes, loss))
 
     @cached_property
     def _kept(self) -> dict[Any, Any]:
@@ -234,16 +232,6 @@ class Calibration:
         size = np.diff(first, append=len(order))
         chosen = order[first + np.minimum((rng.random(len(first)) * size).astype(np.int64), size - 1)]
         return replace(self, score=self.score[chosen], loss=self.loss[chosen], clusters=None, ranking=None)
-
-
-def before(codes: Int, x: Float) -> tuple[Float, Float]:
-    """For each row: how many rows before it have its code, and the sum of their x."""
-    order = kernels.group(codes)
-    count, total = np.empty((2, len(codes)))
-    running = np.cumsum(x[order.row]) - x[order.row]
-    count[order.row] = np.arange(len(codes)) - np.repeat(order.first, order.size)
-    total[order.row] = running - np.repeat(running[order.first], order.size)
-    return count, total
 
 
 def split_rows(cals: list[Calibration], share: float, rng: np.random.Generator) -> NDArray[np.bool_]:

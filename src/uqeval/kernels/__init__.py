@@ -47,6 +47,7 @@ __all__ = [
     "ordered_concordance",
     "ordered_counts",
     "pair_counts",
+    "running_moments",
     "side_by_side",
     "sweep",
     "sweep_rows",
@@ -205,6 +206,11 @@ def pair_counts(scores: Float, loss: Float) -> tuple[Int, Int]:
 def ordered_counts(order: Order, losses: Order) -> Int:
     """credit2 of every row, from the orders of score and loss: nothing is sorted."""
     return _kernels().ordered_counts(order, losses, _threads_for(len(order.row)))
+
+
+def running_moments(cluster: Int, loss: Float) -> Float:
+    """Of the clusters of the first 0, 1, …, n rows: their number, Σ loss, Σ rows, Σ loss², Σ loss·rows, Σ rows²."""
+    return _kernels().running_moments(cluster, loss)
 
 
 def concordance(score: Float, loss: Float) -> ConcordanceSums:

@@ -11,9 +11,11 @@ import json
 import re
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import lru_cache
+from importlib.metadata import version as installed
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from uqeval._files import kept_text
 from uqeval._result import number, strict
 from uqeval.decide.threshold import shown as printed
 from uqeval.pages.words import clip, count, percent
@@ -60,24 +62,26 @@ def vega_script(schema: str) -> str:
 
 @lru_cache
 def begin_script(schema: str) -> Future[str]:
-    """Bundling takes two seconds: begun beside other work, it costs nothing."""
+    """Bundling takes two seconds: begun beside other work, and done once on a machine."""
     pool = ThreadPoolExecutor(1)
-    found = pool.submit(_bundle, schema)
+    found = pool.submit(_script, schema)
     pool.shutdown(wait=False)
     return found
 
 
-def _bundle(schema: str) -> str:
+def _script(schema: str) -> str:
+    version = found[1] if (found := re.search(r"/v(\d+\.\d+)", schema)) else ""
+    script = kept_text(f"vega-{version}-vl-convert-{installed('vl-convert-python')}.js", lambda: _bundle(version))
+    # Names of its own; and nothing that ends the element it stands in, or that a browser would read as another line.
+    script = re.sub(r"<(?=/script|script|!--)", r"\\x3c", script.replace("\r\n", "\n").replace("\r", "\n"), flags=re.I)
+    return f'(() => {{\n"use strict";\n{script}\n}})();'
+
+
+def _bundle(version: str) -> str:
     import vl_convert  # a large library, for pages with charts that move
 
-    found = re.search(r"/v(\d+\.\d+)", schema)
-    known = found is not None and any(v.startswith(found[1]) for v in vl_convert.get_vegalite_versions())
-    bundle: str = vl_convert.javascript_bundle(
-        "window.vegaEmbed = vegaEmbed;", vl_version=found[1] if found and known else None
-    )
-    # Names of its own; and nothing that ends the element it stands in, or that a browser would read as another line.
-    bundle = re.sub(r"<(?=/script|script|!--)", r"\\x3c", bundle.replace("\r\n", "\n").replace("\r", "\n"), flags=re.I)
-    return f'(() => {{\n"use strict";\n{bundle}\n}})();'
+    known = version and any(found.startswith(version) for found in vl_convert.get_vegalite_versions())
+    return str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=version if known else None))
 
 
 def inline(name: str, svg: str) -> str:

@@ -16,6 +16,7 @@ from uqeval.evaluation.comparison import Comparison
 from uqeval.evaluation.result import Evaluation
 from uqeval.metrics.registry import REGISTRY
 from uqeval.pages.words import cell, clip, count, percent, plural
+from uqeval.plot.theme import drawn
 
 _SHARES = (0.5, 0.7, 0.8, 0.9, 0.95, 1.0)
 _RISKS = (0.01, 0.02, 0.05, 0.1, 0.2)
@@ -51,7 +52,7 @@ _Words = Callable[[dict[str, Any]], tuple[str, Grid | None]]  # of a drawn chart
 def _figure(name: str, place: str, draw: Callable[[], Any], tell: _Words, notes: list[str]) -> Figure | None:
     try:
         with collected():  # the rows were warned about before
-            spec: dict[str, Any] = draw().to_dict()
+            spec = drawn(draw)
     except InputError as error:
         notes.append(f"chart left out: {error}")
         return None

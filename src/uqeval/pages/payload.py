@@ -22,6 +22,7 @@ from uqeval.metrics.registry import REGISTRY
 from uqeval.pages import builder, charts, mistakes
 from uqeval.pages.explorer import explore
 from uqeval.pages.words import clip, count, signed
+from uqeval.plot.data import prepare
 from uqeval.plot.theme import SCHEMA
 
 MOST_SCORES = 8  # in charts and explorer; the table has all
@@ -39,6 +40,8 @@ def evaluation_payload(
     listed = mistakes.find(ev, lead, columns, most_mistakes)  # first: bad columns are said before the long work
     builder.begin_script(SCHEMA)
     shown = _shown(ev, lead_metric)
+    if table is not None:
+        prepare(table, shown, ev.level)
     explorer = explore(ev, shown, max_risk)
     act, act_note = _act(ev, lead, max_risk)
     cmp, cmp_notes = _compared(ev, shown) if compare else (None, [])

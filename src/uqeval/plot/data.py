@@ -5,6 +5,7 @@ Numbers only: Altair stays in `theme`, `curves` and `panels`.
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from uqeval import kernels, truth
 from uqeval._check import Float, Int, nearest, recode
 from uqeval._errors import InputError, collected
-from uqeval.decide.calibration import Calibration, before
+from uqeval.decide.calibration import Calibration
 from uqeval.decide.risk_map import RiskMap, band
 from uqeval.evaluation.result import Evaluation
 from uqeval.evaluation.row_data import RowData
@@ -32,6 +33,7 @@ MOST = 200  # points of a curve
 MOST_CLUSTERED = 60  # where every point is a pass over the clusters
 MOST_SCORES = 6
 MOST_BINS = 50
+_MANY = 20_000  # rows from which on scores share the cores
 BINS = 15  # of the reliability diagram, as for the ECE
 
 
@@ -132,11 +134,30 @@ def calibration(table: RowData, name: str, loss: NDArray[Any]) -> Calibration:
     return found
 
 
+def prepare(table: RowData, names: Sequence[str], level: float) -> None:
+    """What charts and pages need of each score; scores of many rows share the cores."""
+    loss = table.share_loss
+    if loss is None or table.n < _MANY:
+        return
+    error = loss if loss.dtype == np.uint8 and 0 < np.count_nonzero(loss) < len(loss) else None
+    kernels.side_by_side([partial(_prepare, table, name, loss, error, level) for name in names])
+
+
+def _prepare(table: RowData, name: str, loss: NDArray[Any], error: NDArray[np.uint8] | None, level: float) -> None:
+    risk_of(table, name, loss, level)
+    if error is not None:
+        roc_of(table, name, error, level)
+
+
 def roc_of(table: RowData, name: str, error: NDArray[np.uint8], level: float) -> Columns:
     """`roc_points` of a score of the rows."""
-    return roc_points(
-        table.score(name), error, table.weights, table.pred.clusters, level, table.ranking(f"score {name}")
-    )
+    key = "roc", name, id(error), level
+    if key not in table.kept:
+        ranking = table.ranking(f"score {name}")
+        found = roc_points(ranking.values, error, table.weights, table.pred.clusters, level, ranking)
+        table.kept[key] = found, error  # which stays with it, so that no other array can have its id
+    points: Columns = table.kept[key][0]
+    return points
 
 
 def risk_of(table: RowData, name: str, loss: NDArray[Any], level: float) -> Columns:
@@ -183,8 +204,8 @@ def _share_bands(rank: Float, clusters: Int | None, least: Int, level: float) ->
     assert clusters is not None
     codes = clusters[order]
     sizes, of = Rows(len(rank), None, codes).sizes(), np.bincount(codes)
-    earlier, _ = before(codes, np.zeros(len(codes)))
-    hits2, both = (np.concatenate([[0.0], np.cumsum(x)]) for x in (2 * earlier + 1, of[codes]))
+    hits2, both = kernels.running_moments(codes, np.zeros(len(codes)))[-1], np.zeros(len(codes) + 1)
+    np.cumsum(of[codes], out=both[1:])
     ends = []
     for hits in np.searchsorted(-rank[order], -least, side="right"):
         share, n = hits / len(rank), len(rank)

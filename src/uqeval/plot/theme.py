@@ -6,13 +6,14 @@ What is drawn comes from `data`; which marks show it, from `curves` and `panels`
 import json
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import IO, Any
 
 import altair as alt
 import numpy as np
+from altair.utils.schemapi import debug_mode
 from numpy.typing import NDArray
 
 from uqeval import scores as score_functions
@@ -69,8 +70,9 @@ def _legend() -> alt.Legend:
 
 def as_data(rows: Sequence[Mapping[str, Any]]) -> Any:
     """Rows for a chart: six digits of each number; what is not finite becomes null."""
-    # A dict and no alt.InlineData, which would check every row against the schema.
-    return {"values": [{key: _short(value) for key, value in row.items()} for row in rows]}
+    # A dict and no alt.InlineData, which would check every row against the schema; a tuple and no list, which Altair
+    # would copy row by row wherever a chart becomes part of another.
+    return {"values": tuple({key: _short(value) for key, value in row.items()} for row in rows)}
 
 
 def joined(columns: Mapping[str, NDArray[Any]], **same: Any) -> list[dict[str, Any]]:
@@ -114,6 +116,13 @@ class Figure(alt.TopLevelMixin):
             options = {"scale_factor": 2.0, **options}
         super().save(fp, kind, *args, **options)
 
+    def to_dict(self, *args: Any, **options: Any) -> dict[str, Any]:
+        """The specification; options as in Altair."""
+        spec: dict[str, Any] = super().to_dict(*args, **options)
+        if "datasets" in spec:
+            spec["datasets"] = {name: list(rows) for name, rows in spec["datasets"].items()}  # of `as_data`
+        return spec
+
     def to_html(self, *args: Any, **options: Any) -> str:
         """The HTML that `save` writes; options as in Altair."""
         return super().to_html(*args, **_OFFLINE | options)
@@ -124,6 +133,13 @@ class Figure(alt.TopLevelMixin):
             spec = self.to_dict(context={"pre_transform": False})
             bundle = {**bundle, "text/html": html.replace(json.dumps(spec), json.dumps(spec, cls=_Escaped))}
         return bundle
+
+
+def drawn(draw: Callable[[], alt.TopLevelMixin]) -> dict[str, Any]:
+    """The specification of a chart; its parts are not checked against the schema, which takes as long as drawing it."""
+    with debug_mode(False):
+        spec: dict[str, Any] = draw().to_dict(validate=False)
+    return spec
 
 
 _KINDS = {kind: type(kind.__name__, (Figure, kind), {}) for kind in (alt.LayerChart, alt.FacetChart, alt.VConcatChart)}

@@ -22,6 +22,7 @@ __all__ = [
     "ordered_concordance",
     "ordered_counts",
     "pair_counts",
+    "running_moments",
     "sweep",
     "sweep_rows",
     "unit_sums",
@@ -80,6 +81,13 @@ def unit_sums(
     credit, errors = np.zeros((2, units), dtype=np.int64)
     _native.units(row, marks, e, credit2, np.ascontiguousarray(clusters), right, wrong, credit, errors)
     return right + wrong, credit, errors
+
+
+def running_moments(cluster: Int, loss: Float) -> Float:
+    sums = np.empty((6, len(cluster) + 1))
+    clusters = int(cluster.max(initial=-1)) + 1
+    _native.moments(np.ascontiguousarray(cluster), np.ascontiguousarray(loss), clusters, sums)
+    return sums
 
 
 def pair_counts(scores: Float, loss: Float, threads: int = 1) -> tuple[Int, Int]:

@@ -80,10 +80,9 @@ class Buffer {
     Buffer() = default;
     Buffer(const Buffer &) = delete;
     Buffer &operator=(const Buffer &) = delete;
-    Buffer(Buffer &&other) noexcept : data_(other.data_), capacity_(other.capacity_) {
-        other.data_ = nullptr;
-        other.capacity_ = 0;
-    }
+    Buffer(Buffer &&other) noexcept
+        : mapped_(std::exchange(other.mapped_, false)), data_(std::exchange(other.data_, nullptr)),
+          capacity_(std::exchange(other.capacity_, 0)) {}
     ~Buffer() { release(); }
 
     template <class T> T *get(std::size_t n) {
@@ -94,15 +93,8 @@ class Buffer {
             const bool large = bytes >= (std::size_t(1) << 20);
             const std::size_t align = large ? std::size_t(1) << 21 : 64;
             const std::size_t rounded = (bytes + align - 1) / align * align;
-#ifdef _MSC_VER
-            data_ = _aligned_malloc(rounded, 64);
-#else
-            data_ = std::aligned_alloc(align, rounded);
-#endif
+            data_ = large ? map(rounded, align) : allocate(rounded);
             if (!data_) throw std::bad_alloc();
-#ifdef __linux__
-            if (large) madvise(data_, rounded, MADV_HUGEPAGE);
-#endif
             capacity_ = rounded;
         }
         return static_cast<T *>(data_);
@@ -114,15 +106,48 @@ class Buffer {
 
   private:
     static constexpr std::size_t kKeep = std::size_t(1) << 24;
+
+    static void *allocate(std::size_t bytes) {
+#ifdef _MSC_VER
+        return _aligned_malloc(bytes, 64);
+#else
+        return std::aligned_alloc(64, bytes);
+#endif
+    }
+
+    // Straight from the system: what goes back to `free` may stay with the process.
+    void *map(std::size_t bytes, std::size_t align) {
+#ifdef __linux__
+        char *all = static_cast<char *>(
+            mmap(nullptr, bytes + align, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+        if (all == MAP_FAILED) return nullptr;
+        const std::size_t before = (align - reinterpret_cast<std::uintptr_t>(all) % align) % align;
+        if (before) munmap(all, before);
+        if (before < align) munmap(all + before + bytes, align - before);
+        madvise(all + before, bytes, MADV_HUGEPAGE);
+        mapped_ = true;
+        return all + before;
+#else
+        static_cast<void>(align);
+        return allocate(bytes);
+#endif
+    }
+
     void release() {
 #ifdef _MSC_VER
         _aligned_free(data_);
 #else
+#ifdef __linux__
+        if (mapped_) munmap(data_, capacity_);
+        if (mapped_) data_ = nullptr;
+        mapped_ = false;
+#endif
         std::free(data_);
 #endif
         data_ = nullptr;
         capacity_ = 0;
     }
+    bool mapped_ = false;
     void *data_ = nullptr;
     std::size_t capacity_ = 0;
 };

@@ -58,4 +58,23 @@ inline void unit_sums(const u32 *row, const u8 *marks, const double *e, const u3
     }
 }
 
+// What the tests need of the clusters of the first 0, 1, …, n rows: `running_moments` of the NumPy twin.
+inline void running_moments(const i64 *cluster, const double *loss, std::size_t n, std::size_t clusters, double *out) {
+    struct Held {
+        double rows = 0, loss = 0;
+    };
+    std::vector<Held> held(clusters);
+    double sums[6] = {};
+    for (std::size_t k = 0; k < 6; ++k) out[k * (n + 1)] = 0.0;
+    for (std::size_t i = 0; i < n; ++i) {
+        Held &own = held[static_cast<std::size_t>(cluster[i])];
+        const double x = loss[i];
+        const double added[6] = {own.rows == 0 ? 1.0 : 0.0, x, 1.0, x * (2 * own.loss + x), own.loss + x * (own.rows + 1),
+                                 2 * own.rows + 1};
+        own.rows += 1;
+        own.loss += x;
+        for (std::size_t k = 0; k < 6; ++k) out[k * (n + 1) + i + 1] = sums[k] += added[k];
+    }
+}
+
 }  // namespace uq

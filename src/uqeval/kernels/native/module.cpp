@@ -259,6 +259,18 @@ void units(In<u32> row, In<u8> marks, In<double> e, In<u32> credit2, In<i64> clu
               credit.data(), wrong.data());
 }
 
+void moments(In<i64> cluster, In<double> loss, std::size_t clusters, Out2<double> out) {
+    const std::size_t n = cluster.shape(0);
+    same_length(n, loss);
+    need(out.shape(0) == 6 && out.shape(1) == n + 1, "lengths differ");
+    nb::gil_scoped_release release;
+    for (std::size_t i = 0; i < n; ++i) {
+        const i64 k = cluster.data()[i];
+        if (k < 0 || static_cast<std::size_t>(k) >= clusters) throw std::out_of_range("a cluster is outside the clusters");
+    }
+    running_moments(cluster.data(), loss.data(), n, clusters, out.data());
+}
+
 nb::tuple concord_counts(In<i64> credit2, In<i64> comparable) {
     need(credit2.shape(0) == comparable.shape(0), "lengths differ");
     ConcordanceSums sums;
@@ -425,6 +437,8 @@ NB_MODULE(_native, m) {
     m.def("pairs_ordered", &pairs_ordered, nb::arg("row").noconvert(), nb::arg("fresh").noconvert(),
           nb::arg("loss_row").noconvert(), nb::arg("loss_fresh").noconvert(), nb::arg("credit2").noconvert(),
           nb::arg("threads"));
+    m.def("moments", &moments, nb::arg("cluster").noconvert(), nb::arg("loss").noconvert(), nb::arg("clusters"),
+          nb::arg("out").noconvert());
     m.def("order_free_sum", &sum, nb::arg("x").noconvert());
     m.def("cell_sums", &sums_of_cells, nb::arg("x").noconvert(), nb::arg("cell").noconvert(), nb::arg("sums").noconvert());
     m.def("weighted", &weighted, nb::arg("rank").noconvert(), nb::arg("group").noconvert(),

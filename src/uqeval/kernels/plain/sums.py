@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from uqeval.kernels._types import ConcordanceSums, Float, Int, alike_sums
+from uqeval.kernels.plain.order import order_by
 
 
 class _Folds(NamedTuple):
@@ -84,3 +85,17 @@ def sum_of_squares(x: Int) -> int:
         return int(x @ x)
     high, low = x >> 16, x & 0xFFFF
     return (int(high @ high) << 32) + (int(high @ low) << 17) + int(low @ low)
+
+
+def running_moments(cluster: Int, loss: Float) -> Float:
+    """Of the clusters of the first 0, 1, …, n rows: their number, Σ loss, Σ rows, Σ loss², Σ loss·rows, Σ rows²."""
+    order = order_by(cluster.astype(np.float64))
+    rows, lost = np.empty((2, len(cluster)))  # of the same cluster, before each row
+    sums = np.cumsum(loss[order.row]) - loss[order.row]
+    rows[order.row] = np.arange(len(cluster)) - np.repeat(order.first, order.size)
+    lost[order.row] = sums - np.repeat(sums[order.first], order.size)
+    added = (rows == 0, loss, np.ones(len(loss)), loss * (2 * lost + loss), lost + loss * (rows + 1), 2 * rows + 1)
+    found = np.zeros((6, len(loss) + 1))
+    for own, x in zip(found, added, strict=True):
+        np.cumsum(x, out=own[1:])
+    return found
