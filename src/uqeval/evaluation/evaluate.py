@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -183,17 +184,32 @@ def estimates(
     by_row: bool = False,
 ) -> Iterator[Row]:
     """Every score with every metric that ranks, then the metrics of the model itself."""
-    ranking = [metric for metric in metrics if metric.uses_score]
+    ranking, model = ([m for m in metrics if m.uses_score is ranks] for ranks in (True, False))
     data.count(names, ranking, by_row=by_row)
-    wanted = [(name, metric) for name in names for metric in ranking]
-    for name, metric in [*wanted, *((None, metric) for metric in metrics if not metric.uses_score)]:
-        measured = data.measured(metric, name)
-        # The same seed for all: an interval does not depend on what else is asked for.
-        found = measured.estimate(how.level, how.seed)
-        if how.resamples:
-            drawn = resample([measured], how.resamples, check_seed(how.seed), how.progress)
-            found = bootstrapped(found, drawn[0])
-        yield Row(name, metric.name, group, found)
+    by_name: dict[str, Estimate] = {}
+
+    def work(some: list[Metric]) -> None:
+        by_name.update((metric.name, _estimated(data, None, metric, how)) for metric in some)
+
+    if not how.resamples:  # which share the cores themselves
+        bins = [metric for metric in model if metric.tally == "ece"]  # of the same work
+        alone = [[metric] for metric in model if metric not in bins]
+        data.share([partial(work, some) for some in (bins, *alone) if some])
+    for name in names:
+        for metric in ranking:
+            yield Row(name, metric.name, group, _estimated(data, name, metric, how))
+    for metric in model:
+        yield Row(None, metric.name, group, by_name.get(metric.name) or _estimated(data, None, metric, how))
+
+
+def _estimated(data: RowData, name: str | None, metric: Metric, how: How) -> Estimate:
+    measured = data.measured(metric, name)
+    # The same seed for all: an interval does not depend on what else is asked for.
+    found = measured.estimate(how.level, how.seed)
+    if how.resamples:
+        drawn = resample([measured], how.resamples, check_seed(how.seed), how.progress)
+        found = bootstrapped(found, drawn[0])
+    return found
 
 
 # ---- groups -----------------------------------------------------------------------------------------------------

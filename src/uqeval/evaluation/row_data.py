@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, partial
 from typing import Any
 
@@ -172,6 +172,10 @@ class RowData:
         for name in names:
             samples = [(metric, self._sample(name, metric.target)) for metric in metrics]
             jobs.append(partial(_count, self.ranking(f"score {name}"), samples, by_row))
+        self.share(jobs)
+
+    def share(self, jobs: Sequence[Callable[[], object]]) -> None:
+        """Does the jobs, which share the cores where there are many rows."""
         if self.n >= _MANY:
             kernels.side_by_side(jobs)
         else:  # a thread would cost more than it saves
