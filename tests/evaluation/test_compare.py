@@ -963,7 +963,7 @@ def test_the_smallest_detectable_difference_is_told_with_uq_auc():
 @pytest.mark.slow
 @pytest.mark.alone
 @each("metric", ["uq_auc", "uq_c_index"])
-def test_comparing_20_scores_of_a_million_rows_costs_at_most_three_times_sorting_them(metric):
+def test_comparing_20_scores_of_a_million_rows_costs_at_most_twice_their_estimates(metric):
     scores, error, loss = arrays(n=10**6, strengths=(0.8,) * 8)
     rng = np.random.default_rng(1)
     scores |= {f"s{k}": 0.8 * error + rng.normal(size=10**6) for k in range(12)}
@@ -977,9 +977,9 @@ def test_comparing_20_scores_of_a_million_rows_costs_at_most_three_times_sorting
     singles, together = [], []
     for _ in range(20):  # in turns and the shortest of each: other work on the machine only lengthens a run
         together.append(cost(lambda: uq.compare(scores, metric=metric, **target)))
-        singles.append(cost(lambda: [np.argsort(score) for score in scores.values()]))
+        singles.append(cost(lambda: [uq.estimate(metric, score, **target) for score in scores.values()]))
         a, b = min(singles), min(together)
-        if b <= 3 * a:
+        if b <= 2 * a:
             break
-    print(f"{metric}: 20 times np.argsort {a:.2f} s, compare {b:.2f} s, ratio {b / a:.2f}")
-    assert b <= 3 * 1.15 * a  # 15% for noise
+    print(f"{metric}: 20 estimates {a:.2f} s, compare {b:.2f} s, ratio {b / a:.2f}")
+    assert b <= 2 * 1.15 * a  # 15% for noise

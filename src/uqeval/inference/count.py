@@ -272,6 +272,8 @@ def joint_of_samples(metric: Metric, samples: list[Sample]) -> JointTally:
     for sample in samples:
         if not sample.binary:
             sample.truth.order  # noqa: B018  several samples may share it
+    if metric.tally == "auc" and samples[0].rows.plain and _alike(samples):
+        return _placed(samples).mapped(metric.affine)
     kernels.side_by_side([partial(_sort, metric, sample) for sample in samples])
     if metric.tally == "auc":
         found = _joint_auc(samples)
@@ -315,7 +317,7 @@ def _jackknife_part(left: Float, df: float) -> JointPart:
 
 
 def _joint_auc(samples: list[Sample]) -> JointTally:
-    first, rows = samples[0], samples[0].rows
+    rows = samples[0].rows
     tallies = [_auc(sample) for sample in samples]
     values = np.array([tally.value for tally in tallies])
     smallest = min(min(tally.sizes.right.size, tally.sizes.wrong.size) for tally in tallies)
@@ -325,18 +327,36 @@ def _joint_auc(samples: list[Sample]) -> JointTally:
         df = rows.sizes().units - 1 if rows.clusters is not None else smallest - 1
         left = [_concordance_left(sample)[1] for sample in samples]
         return JointTally(values, (_jackknife_part(np.stack(left), df),))
-    if not all(s.target is first.target or np.array_equal(s.target, first.target) for s in samples):
-        # Two models: each its own errors, so DeLong's common-label formula does not apply.
-        influence = np.stack([concordance_influence(sample) for sample in samples])
-        return JointTally(values, (_influence_part(rows, influence, smallest - 1),))
-    credit, wrong = np.stack([sample.counts[0] for sample in samples]), first.target.astype(bool)
-    parts = []
-    for side in (~wrong, wrong):
-        count = int(side.sum())
-        placement = credit[:, side] / (2.0 * (first.n - count)) - values[:, None]
-        scale = 1 / math.sqrt(count * (count - 1)) if count > 1 else NAN
-        parts.append(JointPart.of_units(placement * scale, count - 1))
-    return JointTally(values, tuple(parts))
+    # Two models: each its own errors, so DeLong's common-label formula does not apply.
+    influence = np.stack([concordance_influence(sample) for sample in samples])
+    return JointTally(values, (_influence_part(rows, influence, smallest - 1),))
+
+
+def _alike(samples: list[Sample]) -> bool:
+    """Whether all have the same errors, of both kinds."""
+    first = samples[0].target
+    same = all(sample.target is first or np.array_equal(sample.target, first) for sample in samples)
+    return same and 0 < int(np.count_nonzero(first)) < len(first)
+
+
+def _placed(samples: list[Sample]) -> JointTally:
+    """DeLong placements of scores against the same errors, in one pass over each score."""
+    wrong = samples[0].target.view(np.bool_)
+    sides = [np.flatnonzero(~wrong), np.flatnonzero(wrong)]
+    values, units = np.empty(len(samples)), [np.empty((len(samples), len(side))) for side in sides]
+    others = [len(side) for side in sides[::-1]]
+
+    def place(k: int) -> None:
+        credit2 = samples[k].credit2_of_rows()
+        for side, other, out in zip(sides, others, units, strict=True):
+            own = credit2[side]
+            values[k] = int(own.sum(dtype=np.int64)) / (2 * len(side) * other)  # the same of both
+            np.divide(own, 2.0 * other, out=out[k])
+            out[k] -= values[k]
+            out[k] *= 1 / math.sqrt(len(side) * (len(side) - 1)) if len(side) > 1 else NAN
+
+    kernels.side_by_side([partial(place, k) for k in range(len(samples))])
+    return JointTally(values, tuple(JointPart.of_units(own, own.shape[1] - 1) for own in units))
 
 
 def _joint_pairs(metric: Metric, samples: list[Sample]) -> JointTally:

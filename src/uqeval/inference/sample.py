@@ -163,12 +163,17 @@ class Sample:
         """credit2 and comparable of every row, rows of equal weight."""
         if not self.binary:
             return kernels.ordered_counts(self.ranking.order, self.truth.order), self.truth.others
-        order, wrong = self.ranking.order, self.target.view(np.bool_)  # sorted before it is swept
-        assert isinstance(self.ranked, Swept)
-        credit2 = np.empty(self.n, dtype=np.int64)
-        credit2[order.row] = self.ranked.by_place[1]
+        wrong = self.target.view(np.bool_)
         bad = int(np.count_nonzero(wrong))
-        return credit2, np.where(wrong, self.n - bad, bad)
+        return self.credit2_of_rows().astype(np.int64), np.where(wrong, self.n - bad, bad)
+
+    def credit2_of_rows(self) -> NDArray[np.uint32]:
+        """credit2 of every row against 0/1 errors, rows of equal weight; not kept."""
+        order = self.ranking.order  # sorted before it is swept
+        assert isinstance(self.ranked, Swept)
+        credit2 = np.empty(self.n, dtype=np.uint32)
+        credit2[order.row] = kernels.credits(self.ranked.row_marks)
+        return credit2
 
     @cached_property
     def pairs(self) -> tuple[Float, Float]:

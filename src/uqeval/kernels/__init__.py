@@ -37,6 +37,7 @@ __all__ = [
     "concordance",
     "concordance_sums",
     "cores",
+    "credits",
     "draw_units",
     "group",
     "held",
@@ -191,6 +192,11 @@ def auc_sums(score: Float, error: Bit) -> AucSums:
 def sweep(marks: Bit) -> Sweep:
     """What all metrics of 0/1 errors are made of, from marks in order of a score."""
     return _kernels().sweep(marks)
+
+
+def credits(marks: Bit) -> NDArray[np.uint32]:
+    """credit2 of every row, in order of the score."""
+    return _kernels().credits(marks)
 
 
 def sweep_rows(marks: Bit) -> tuple[Float, NDArray[np.uint32]]:

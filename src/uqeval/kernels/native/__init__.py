@@ -14,6 +14,7 @@ __all__ = [
     "cell_sums",
     "concordance",
     "concordance_sums",
+    "credits",
     "hold",
     "mark",
     "mark_ordered",
@@ -65,6 +66,12 @@ def sweep_rows(marks: Bit) -> tuple[Float, NDArray[np.uint32]]:
     e, credit2 = np.empty(len(marks)), np.empty(len(marks), dtype=np.uint32)
     _native.sweep_rows(np.ascontiguousarray(marks), e, credit2)
     return e, credit2
+
+
+def credits(marks: Bit) -> NDArray[np.uint32]:
+    credit2 = np.empty(len(marks), dtype=np.uint32)
+    _native.credits(np.ascontiguousarray(marks), credit2)
+    return credit2
 
 
 def within_sums(score: Float, loss: Float, clusters: Order, threads: int = 1) -> tuple[Int, Int]:

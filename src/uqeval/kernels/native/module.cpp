@@ -136,6 +136,14 @@ void sweep_rows(In<u8> marks, Out<double> e, Out<u32> credit2) {
     sweep_marks<true>(marks.data(), marks.shape(0), SweptRows{e.data(), credit2.data()});
 }
 
+// credit2 alone.
+void credits(In<u8> marks, Out<u32> credit2) {
+    same_length(marks.shape(0), credit2);
+    need_start(marks);
+    nb::gil_scoped_release release;
+    sweep_marks<false>(marks.data(), marks.shape(0), SweptRows{nullptr, credit2.data()});
+}
+
 nb::tuple listed(const ConcordanceSums &sums) {
     return nb::make_tuple(sums.credit2, sums.comparable, sums.alike, whole(sums.squares), sums.shift, sums.shift2);
 }
@@ -423,6 +431,7 @@ NB_MODULE(_native, m) {
     m.def("sweep", &sweep, nb::arg("marks").noconvert());
     m.def("sweep_rows", &sweep_rows, nb::arg("marks").noconvert(), nb::arg("e").noconvert(),
           nb::arg("credit2").noconvert());
+    m.def("credits", &credits, nb::arg("marks").noconvert(), nb::arg("credit2").noconvert());
     m.def("within", &within, nb::arg("score").noconvert(), nb::arg("loss").noconvert(), nb::arg("row").noconvert(),
           nb::arg("first").noconvert(), nb::arg("credit2").noconvert(), nb::arg("comparable").noconvert(), nb::arg("threads"));
     m.def("units", &units, nb::arg("row").noconvert(), nb::arg("marks").noconvert(), nb::arg("e").noconvert(),

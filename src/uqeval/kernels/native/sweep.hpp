@@ -144,7 +144,7 @@ template <bool Areas> class Sweeper {
                 behind_high += square >> 32;
             }
         }
-        if (Areas && rows_.credit2) {
+        if (rows_.credit2) {
             for (std::size_t i = 0; i < size; ++i) {
                 const u32 bad = before + count[i];
                 rows_.credit2[from + i] = 2 * (marks[i] & kWrong ? place + static_cast<u32>(i) - bad : all - bad);
@@ -224,7 +224,7 @@ template <bool Areas> class Sweeper {
         const u64 rows = to - from, good = rows - in;
         if (Areas) risks_of(from, to, in);
         const u64 credit1 = 2 * (from - (bad_ - in)) + good, credit0 = 2 * (out_.wrong - bad_) + in;
-        if (Areas && rows_.credit2) {
+        if (rows_.credit2) {
             for (std::size_t i = from; i < to; ++i) {
                 rows_.credit2[i] = static_cast<u32>(marks_[i] & kWrong ? credit1 : credit0);
             }

@@ -4,7 +4,7 @@ from uqeval.kernels.plain.bootstrap import bootstrap_areas, bootstrap_precision,
 from uqeval.kernels.plain.order import mark, mark_ordered, order_by
 from uqeval.kernels.plain.pairs import concordance, ordered_concordance, ordered_counts, pair_counts, within_sums
 from uqeval.kernels.plain.sums import cell_sums, concordance_sums, order_free_sum, running_moments
-from uqeval.kernels.plain.sweep import auc_sums, sweep, sweep_rows, unit_sums
+from uqeval.kernels.plain.sweep import auc_sums, credits, sweep, sweep_rows, unit_sums
 from uqeval.kernels.plain.weighted import weighted_credit
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "cell_sums",
     "concordance",
     "concordance_sums",
+    "credits",
     "draw_units",
     "mark",
     "mark_ordered",

@@ -109,9 +109,14 @@ def sweep(marks: Bit) -> Sweep:
     )
 
 
+def credits(marks: Bit) -> NDArray[np.uint32]:
+    """credit2 of every row, in order of the score."""
+    return credits_of(marks).astype(np.uint32)
+
+
 def sweep_rows(marks: Bit) -> tuple[Float, NDArray[np.uint32]]:
     """e and credit2 of every row, in order of the score."""
-    return _places(marks).e, credits_of(marks).astype(np.uint32)
+    return _places(marks).e, credits(marks)
 
 
 def unit_sums(
