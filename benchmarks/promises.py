@@ -102,6 +102,7 @@ def main_job() -> list[dict[str, Any]]:
     rows = pa.table({"label": labels} | {f"prob_{k}": probs[:, k] for k in range(classes)})
     few = rows.slice(0, 200_000)
     files = {
+        "tiny": rows.slice(0, 1000),
         "plain": rows,
         "clusters": rows.append_column("cluster", pa.array(rng.integers(0, 200_000, n))),
         "groups": rows.append_column("group", pa.array(rng.integers(0, 8, n))),
@@ -109,19 +110,21 @@ def main_job() -> list[dict[str, Any]]:
         "many groups": few.append_column("group", pa.array(np.arange(200_000) // 20)),
     }
     score, error = uqeval.scores.entropy(probs), probs.argmax(axis=1) != labels
-    peer = min(_timed(lambda: roc_auc_score(error, score)) for _ in range(5))
-    seconds, gib = {}, {}
+    peers, runs = [], {name: [] for name in (*files, "report")}
     with tempfile.TemporaryDirectory() as folder:
+        paths = {name: Path(folder) / f"{name.replace(' ', '-')}.parquet" for name in files}
         for name, table in files.items():
-            path = Path(folder) / f"{name.replace(' ', '-')}.parquet"
-            pq.write_table(table, path)
-            by = ["--by", "group"] if "group" in name else []
-            runs = [_command("evaluate", str(path), *by) for _ in range(1 if name == "many groups" else 3)]
-            seconds[name], gib[name] = min(run[0] for run in runs), min(run[1] for run in runs)
-        page = Path(folder) / "report.html"
-        report = min(
-            _command("evaluate", str(path.with_name("clusters.parquet")), "--html", str(page))[0] for _ in (1, 2)
-        )
+            pq.write_table(table, paths[name])
+        for turn in range(5):  # all in turn: other work on the machine meets everybody
+            peers.append(_timed(lambda: roc_auc_score(error, score)))
+            for name, path in paths.items():
+                by = ["--by", "group"] if "group" in name else []
+                if name != "many groups" or turn == 0:
+                    runs[name].append(_command("evaluate", str(path), *by))
+            page = ["--html", str(Path(folder) / "report.html")]
+            runs["report"].append(_command("evaluate", str(paths["clusters"]), *page))
+    peer, report = min(peers), min(run[0] for run in runs["report"])
+    seconds, gib = ({name: min(run[k] for run in made) for name, made in runs.items()} for k in (0, 1))
     what = "uqeval evaluate, Parquet of 10⁶ rows × 10 classes, 4 scores, all metrics"
     arrays = (probs.nbytes + labels.nbytes) / 2**30
     return [
@@ -132,7 +135,11 @@ def main_job() -> list[dict[str, Any]]:
         at_most(
             "its report with clusters: times roc_auc_score, beyond evaluate", (report - seconds["clusters"]) / peer, 15
         ),
-        at_most("its peak memory, Python included: times the arrays of the file", gib["plain"] / arrays, 3),
+        at_most(
+            "its peak memory beyond that of the same command on 1,000 rows: times the arrays of the file",
+            (gib["plain"] - gib["tiny"]) / arrays,
+            3,
+        ),
     ]
 
 
