@@ -100,12 +100,17 @@ class Buffer {
         return static_cast<T *>(data_);
     }
 
-    void trim() {  // large blocks go back at once
-        if (capacity_ > kKeep) release();
+    // Large blocks go back at once, or whenever the system wants them: until then they cost nothing to use again.
+    void trim() {
+        if (capacity_ <= kKeep) return;
+#if defined(__linux__) && defined(MADV_FREE)
+        if (mapped_ && capacity_ <= kLend && madvise(data_, capacity_, MADV_FREE) == 0) return;
+#endif
+        release();
     }
 
   private:
-    static constexpr std::size_t kKeep = std::size_t(1) << 24;
+    static constexpr std::size_t kKeep = std::size_t(1) << 24, kLend = std::size_t(1) << 28;
 
     static void *allocate(std::size_t bytes) {
 #ifdef _MSC_VER

@@ -30,7 +30,7 @@ struct BlockSpace {  // of one thread
 };
 
 struct OrderSpace {
-    Buffer rows, carried;
+    Buffer rows;
     std::vector<BlockSpace> blocks;
     BlockSpace *of_threads(int threads) {
         const std::size_t count = static_cast<std::size_t>(std::max(threads, 1));
@@ -39,7 +39,6 @@ struct OrderSpace {
     }
     void trim() {
         rows.trim();
-        carried.trim();
         blocks.resize(std::min<std::size_t>(blocks.size(), 1));
         for (BlockSpace &block : blocks) block.trim();
     }
@@ -168,17 +167,22 @@ template <class Code> u32 *sort_codes(const double *x, std::size_t n, Code code_
     return b;
 }
 
-// Up to kBlock rows, of which the first `wrong` are wrong: their marks, and what they carry in order.
+// Up to kBlock rows, of which the first `wrong` are wrong: their marks; and what they carry (or null) is put in order.
 template <class P>
-void order_block(const double *x, std::size_t n, std::size_t wrong, u8 *marks, const P *carried, P *out, BlockSpace &s) {
+void order_block(const double *x, std::size_t n, std::size_t wrong, u8 *marks, P *carried, BlockSpace &s) {
     if (n == 0) return;
     const Span span = span_of(x, n);
     if (span.low == span.high) {  // one value (or one row)
         for (std::size_t i = 0; i < n; ++i) marks[i] = i < wrong;
         marks[0] |= kNew;
-        if (out) std::memcpy(out, carried, n * sizeof *out);
         return;
     }
+    const auto arrange = [&](const u32 *b) {
+        if (!carried) return;
+        P *UQ_RESTRICT former = s.kept.get<P>(n), *UQ_RESTRICT out = carried;
+        std::memcpy(former, carried, n * sizeof *former);
+        for (std::size_t i = 0; i < n; ++i) out[i] = former[b[i] & 0xffff];
+    };
     const u32 w = static_cast<u32>(wrong);
     if (n <= 32) {
         u32 b[32];
@@ -189,9 +193,8 @@ void order_block(const double *x, std::size_t n, std::size_t wrong, u8 *marks, c
         }
         for (std::size_t i = 0; i < n; ++i) {
             marks[i] = static_cast<u8>((b[i] < w ? kWrong : 0) | (i == 0 || x[b[i]] != x[b[i - 1]] ? kNew : 0));
-            if (out) out[i] = carried[b[i]];
         }
-        return;
+        return arrange(b);
     }
     CellMap map = choose_map(x, n, span, 16, 128);
     if (map.linear) map.scale *= 65535.0 / 65536.0;  // codes of 16 bits
@@ -240,36 +243,33 @@ void order_block(const double *x, std::size_t n, std::size_t wrong, u8 *marks, c
             marks[i] = static_cast<u8>(((b[i] & 0xffff) < w ? kWrong : 0) | (fresh ? kNew : 0));
         }
     }
-    if (out) {
-        for (std::size_t i = 0; i < n; ++i) out[i] = carried[b[i] & 0xffff];
-    }
+    arrange(b);
 }
 
 // More rows than a block takes: scattered once more, by a map of their own.
 template <class P>
-void order_heap(const double *x, std::size_t n, std::size_t wrong, u8 *marks, const P *carried, P *out, BlockSpace &s,
-                int depth = 0) {
-    if (n <= kBlock) return order_block(x, n, wrong, marks, carried, out, s);
+void order_heap(const double *x, std::size_t n, std::size_t wrong, u8 *marks, P *carried, BlockSpace &s, int depth = 0) {
+    if (n <= kBlock) return order_block(x, n, wrong, marks, carried, s);
     const Span span = span_of(x, n);
     if (span.low == span.high) {
         for (std::size_t i = 0; i < n; ++i) marks[i] = i < wrong;
         marks[0] |= kNew;
-        if (out) std::memcpy(out, carried, n * sizeof *out);
         return;
     }
-    Buffer own_rows, own_kept;  // deeper down: what the thread keeps is in use
-    double *scattered = (depth ? own_rows : s.rows).get<double>(n);
-    P *moved = out ? (depth ? own_kept : s.kept).get<P>(n) : nullptr;
+    Buffer own;  // deeper down: what the thread keeps is in use
+    double *scattered = (depth ? own : s.rows).get<double>(n);
+    P *moved = carried ? s.kept.get<P>(n) : nullptr;
     u8 *error = wrong ? s.error.get<u8>(n) : nullptr;
     for (std::size_t i = 0; wrong && i < n; ++i) error[i] = i < wrong;
     const CellMap map = choose_map(x, n, span, 12);
     const Partition parts = with_cells(map, [&](auto cell_of) {
         return scatter<P>(x, error, 1, carried, n, map.cells, cell_of, kTarget, 1, scattered, moved);
     });
+    if (carried) std::memcpy(carried, moved, n * sizeof *moved);
     for (std::size_t b = 0; b < parts.buckets(); ++b) {
         const std::size_t start = parts.start[b], size = parts.start[b + 1] - start;
-        order_heap<P>(scattered + start, size, parts.first[b], marks + start, out ? moved + start : nullptr,
-                      out ? out + start : nullptr, s, depth + 1);
+        order_heap<P>(scattered + start, size, parts.first[b], marks + start, carried ? carried + start : nullptr, s,
+                      depth + 1);
     }
 }
 
@@ -284,7 +284,6 @@ void order_rows(const double *score, const u8 *error, const P *payload, std::siz
     if (n < 65536) threads = 1;
     BlockSpace *blocks = space.of_threads(threads);
     double *rows = space.rows.get<double>(n);
-    P *carried = out ? space.carried.get<P>(n) : nullptr;
     if (n <= kTarget) {  // a single bucket
         std::size_t wrong = 0, next[2];
         for (std::size_t i = 0; i < n; ++i) wrong += error ? error[i] : 0;
@@ -293,21 +292,20 @@ void order_rows(const double *score, const u8 *error, const P *payload, std::siz
         for (std::size_t i = 0; i < n; ++i) {
             const std::size_t to = next[error ? error[i] : 0]++;
             rows[to] = score[i];
-            if (out) carried[to] = payload ? payload[i] : static_cast<P>(i);
+            if (out) out[to] = payload ? payload[i] : static_cast<P>(i);
         }
-        return order_block<P>(rows, n, wrong, marks, carried, out, blocks[0]);
+        return order_block<P>(rows, n, wrong, marks, out, blocks[0]);
     }
     const Span span = span_of(score, n, threads);
     const CellMap map = choose_map(score, n, span, n > kMany ? 14 : 12);
     const std::size_t target = n > kMany ? std::max(2 * kTarget, n / kStreams) : kTarget;
     const Partition parts = with_cells(map, [&](auto cell_of) {
-        return scatter<P>(score, error, 1, payload, n, map.cells, cell_of, target, threads, rows, carried);
+        return scatter<P>(score, error, 1, payload, n, map.cells, cell_of, target, threads, rows, out);
     });
     over_rows(parts.buckets(), threads, [&](std::size_t t, std::size_t from, std::size_t to) {
         for (std::size_t b = from; b < to; ++b) {
             const std::size_t start = parts.start[b], size = parts.start[b + 1] - start;
-            order_heap<P>(rows + start, size, parts.first[b], marks + start, carried ? carried + start : nullptr,
-                          out ? out + start : nullptr, blocks[t]);
+            order_heap<P>(rows + start, size, parts.first[b], marks + start, out ? out + start : nullptr, blocks[t]);
         }
     });
 }

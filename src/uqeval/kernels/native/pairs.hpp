@@ -10,8 +10,8 @@ namespace uq {
 // Once scores are in order, counting takes over the memory that ordering has left.
 struct PairSpace {
     OrderSpace order;
-    Buffer row, start, end, slot, marks, loss_marks, slot_of_rank, by_loss, by_slot, cells;
-    Buffer &items = by_loss, &spare = order.rows, &cursor = order.carried;
+    Buffer row, start, end, slot, marks, loss_marks, slot_of_rank, by_loss, by_slot, cursor, cells;
+    Buffer &items = by_loss, &spare = order.rows;
     std::vector<Buffer> halves;
     Buffer *of_threads(int threads) {
         const std::size_t count = static_cast<std::size_t>(std::max(threads, 1));
@@ -22,7 +22,8 @@ struct PairSpace {
         halves.resize(std::min<std::size_t>(halves.size(), 1));
         for (Buffer &half : halves) half.trim();
         order.trim();
-        for (Buffer *buffer : {&row, &start, &end, &slot, &marks, &loss_marks, &slot_of_rank, &by_loss, &by_slot, &cells}) {
+        for (Buffer *buffer : {&row, &start, &end, &slot, &marks, &loss_marks, &slot_of_rank, &by_loss, &by_slot, &cursor,
+                               &cells}) {
             buffer->trim();
         }
     }
