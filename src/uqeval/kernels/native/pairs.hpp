@@ -102,11 +102,12 @@ inline ScoreOrder reorder(const u32 *row, const u8 *marks, const LossOrder &loss
     const std::size_t n = losses.n;
     if (n < 65536) threads = 1;
     ScoreOrder order{space.slot.get<u32>(n), marks};
-    u32 *UQ_RESTRICT slot = order.slot, *UQ_RESTRICT of_row = space.cursor.get<u32>(n);
+    u32 *UQ_RESTRICT slot = order.slot;
     bool ties = false;
     for (std::size_t p = 0; p < n && !ties; ++p) ties = !(marks[p] & kNew);
     if (!ties) {
         const u32 *UQ_RESTRICT by_loss = losses.row;
+        u32 *UQ_RESTRICT of_row = space.spare.get<u32>(n);
         over_rows(n, threads, [=](std::size_t, std::size_t from, std::size_t to) {
             for (std::size_t stop; from < to; from = stop) {
                 stop = std::min(to, from + kChunk);
@@ -120,7 +121,7 @@ inline ScoreOrder reorder(const u32 *row, const u8 *marks, const LossOrder &loss
         return order;
     }
     // Rows go to their group of tied scores one by one in order of the loss.
-    u32 *UQ_RESTRICT next = space.spare.get<u32>(n);
+    u32 *UQ_RESTRICT next = space.spare.get<u32>(n), *UQ_RESTRICT of_row = space.cursor.get<u32>(n);
     u32 group = 0;
     for (std::size_t p = 0; p < n; ++p) {
         if (marks[p] & kNew) group = static_cast<u32>(p);
