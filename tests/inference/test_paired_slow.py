@@ -17,8 +17,8 @@ import uqeval
 from cases import each
 from uqeval import UQWarning
 from uqeval.inference import multiplicity
-from uqeval.inference.count import joint_of_samples
 from uqeval.inference.forms import t_quantile
+from uqeval.inference.joint import joint_of_samples
 from uqeval.inference.multiplicity import adjust
 from uqeval.inference.paired import contrast
 from uqeval.inference.sample import Sample

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from inference_reference import influence, make_case
 
 from strategies import rows
-from uqeval.inference.count import count_mean, count_sample, joint_of_samples
+from uqeval.inference.count import count_mean, count_sample
 from uqeval.inference.intervals import estimate_mean, estimate_ranking
+from uqeval.inference.joint import joint_of_samples
 from uqeval.inference.paired import contrast
 from uqeval.inference.sample import Rows, Sample
 from uqeval.inference.tally import AreaTally, AucTally, JointPart, MeanTally, Moments, PairTally, Spread

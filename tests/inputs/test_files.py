@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +22,7 @@ from hypothesis import strategies as st
 import uqeval as uq
 from cases import noted
 from uqeval._errors import InputError
-from uqeval.inputs import Predictions, read_predictions
+from uqeval.inputs import Predictions, frame, read_predictions
 
 N = 40
 RNG = np.random.default_rng(5)
@@ -488,3 +490,31 @@ def test_a_file_gives_the_bits_of_its_arrays(tmp_path):
                 with noted(classes=classes, kind=kind, what=what):
                     assert np.array_equal(read.probs, own.probs)
                     assert [row.estimate for row in uq.evaluate(read)] == [row.estimate for row in uq.evaluate(own)]
+
+
+def test_a_parquet_file_is_read_without_pandas_and_arrows_functions(tmp_path):
+    """Which take longer to load than a million rows to read."""
+    table = pa.table({"label": [0, 1, 1, 0], "cluster": [7, 7, 9, 8], "prob_0": [0.9, 0.2, 0.6, 0.7]})
+    pq.write_table(table.append_column("prob_1", pa.array([0.1, 0.8, 0.4, 0.3])), tmp_path / "rows.parquet")
+    code = (
+        "import sys, uqeval; "
+        f"p = uqeval.read_predictions({str(tmp_path / 'rows.parquet')!r}); "
+        "print(p.clusters.tolist(), {'pandas', 'pyarrow.compute'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[0, 0, 2, 1] set()"
+
+
+def test_whole_numbers_are_coded_as_arrow_codes_them():
+    rng = np.random.default_rng(0)
+    for kind in (np.int8, np.uint8, np.int32, np.int64, np.uint64):
+        least, most = np.iinfo(kind).min, np.iinfo(kind).max
+        for start in (0, least, most - 20):
+            values = np.array([start + int(k) for k in rng.integers(0, 20, 30)], dtype=kind)
+            column = pa.chunked_array([values[:11], values[11:]])
+            expected = column.dictionary_encode().unify_dictionaries()
+            codes, dictionary = frame._dictionary(column)
+            assert dictionary.tolist() == expected.chunk(0).dictionary.to_pylist()
+            assert codes.tolist() == [code for chunk in expected.chunks for code in chunk.indices.to_pylist()]
+        far = pa.chunked_array([np.array([least, most, least], dtype=kind)])  # no table can hold that
+        assert frame._dictionary(far)[0].tolist() == [0, 1, 0]

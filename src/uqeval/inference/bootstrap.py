@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from uqeval import kernels
 from uqeval._check import Float, Int, Progress
 from uqeval._errors import InputError
-from uqeval.inference.count import joint_of_samples
+from uqeval.inference.joint import joint_of_samples
 from uqeval.inference.sample import Confidences, Rows, Sample
 from uqeval.kernels import draw_units
 from uqeval.metrics.areas import Accepted, Areas

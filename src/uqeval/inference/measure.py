@@ -9,16 +9,10 @@ from numpy.typing import NDArray
 
 from uqeval._check import Float, Progress, check_seed
 from uqeval.inference.bootstrap import resample_ece, resample_means, resample_samples
-from uqeval.inference.count import (
-    calibration_cells,
-    count_ece,
-    count_mean,
-    count_sample,
-    joint_of_rows,
-    joint_of_samples,
-)
+from uqeval.inference.count import calibration_cells, count_ece, count_mean, count_sample
 from uqeval.inference.influence import ece_influence
 from uqeval.inference.intervals import estimate_ece, estimate_mean, estimate_ranking, miscalibrated
+from uqeval.inference.joint import joint_of_rows, joint_of_samples
 from uqeval.inference.result import Estimate
 from uqeval.inference.sample import Confidences, Rows, Sample
 from uqeval.inference.tally import JointTally

@@ -182,7 +182,7 @@ def joint_of_run(run: Run, metric: Metric) -> tuple[JointTally, int]:
 def _parts(
     metric: Metric, found: dict[str, Moments], sums: tallies.ScoreSums, clusters: int | None, size: int
 ) -> tuple[JointPart, ...]:
-    """As `inference.count.joint_of_samples` has them."""
+    """As `inference.joint.joint_of_samples` has them."""
     if not found or (clusters is not None and clusters < 2):
         nothing = np.full((size, size), NAN)
         return (JointPart(nothing, nothing, 1.0),)

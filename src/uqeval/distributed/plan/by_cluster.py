@@ -1,7 +1,7 @@
 """The last shuffle where rows are not enough by themselves: independent units, for clusters and for comparisons.
 
 Every row arrives with its pair counts and its `own` part of AURC. Rows become units (themselves, or sums over
-clusters): delete-one values, DeLong placements or influence values, as `inference.count` makes them in memory. What
+clusters): delete-one values, DeLong placements or influence values, as `inference.joint` makes them in memory. What
 leaves a bucket is a count, a mean and a matrix of products, which merge.
 """
 
