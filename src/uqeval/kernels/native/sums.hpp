@@ -38,7 +38,8 @@ class FixedSum {
     i64 whole_ = 0, rest_ = 0;
 };
 
-inline double order_free_sum(const double *x, std::size_t n) {
+// The greatest size of the numbers; 0 where one is not finite, and nothing can be folded.
+inline double bound_of(const double *x, std::size_t n) {
     double bound = 0.0;
     bool finite = true;
     for (std::size_t i = 0; i < n; ++i) {
@@ -46,7 +47,12 @@ inline double order_free_sum(const double *x, std::size_t n) {
         finite = finite && std::isfinite(size);
         bound = size > bound ? size : bound;
     }
-    if (!finite || bound == 0.0) {
+    return finite ? bound : 0.0;
+}
+
+inline double order_free_sum(const double *x, std::size_t n) {
+    const double bound = bound_of(x, n);
+    if (bound == 0.0) {
         double sum = 0.0;
         for (std::size_t i = 0; i < n; ++i) sum += x[i];
         return sum;
@@ -63,20 +69,19 @@ inline double order_free_sum(const double *x, std::size_t n) {
 
 // The sums of each cell, with one scale for all: the twin of kernels.plain.sums.cell_sums, bit for bit.
 inline void cell_sums(const double *x, const i64 *cell, std::size_t n, double *sums, std::size_t cells) {
-    double bound = 0.0;
-    bool finite = true;
-    for (std::size_t i = 0; i < n; ++i) {
-        const double size = std::fabs(x[i]);
-        finite = finite && std::isfinite(size);
-        bound = size > bound ? size : bound;
-    }
+    const double bound = bound_of(x, n);
     std::fill(sums, sums + cells, 0.0);
-    if (!finite || bound == 0.0) {
+    if (bound == 0.0) {
         for (std::size_t i = 0; i < n; ++i) sums[cell[i]] += x[i];
         return;
     }
     std::vector<FixedSum> parts(cells, FixedSum(bound, n));
-    for (std::size_t i = 0; i < n; ++i) parts[static_cast<std::size_t>(cell[i])].add(x[i]);
+    const double scale = FixedSum(bound, n).scale();
+    if (std::isnormal(scale)) {
+        for (std::size_t i = 0; i < n; ++i) parts[static_cast<std::size_t>(cell[i])].add_scaled(x[i] * scale);
+    } else {
+        for (std::size_t i = 0; i < n; ++i) parts[static_cast<std::size_t>(cell[i])].add(x[i]);
+    }
     for (std::size_t c = 0; c < cells; ++c) sums[c] = parts[c].value();
 }
 
