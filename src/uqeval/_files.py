@@ -61,7 +61,7 @@ def kept_text(name: str, make: Callable[[], str]) -> str:
     """
     try:
         path = _cache_folder() / name
-        digest, _, text = path.read_text(encoding="utf-8").partition("\n")
+        digest, _, text = path.read_bytes().decode().partition("\n")
         if digest == hashlib.sha256(text.encode()).hexdigest():
             return text
     except RuntimeError:  # nobody's home

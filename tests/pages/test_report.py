@@ -636,12 +636,12 @@ def test_the_chart_library_is_put_together_once_and_a_broken_copy_is_made_again(
 
     def make():
         made.append(1)
-        return "a\nscript\n"
+        return "a\r\nscript\n"
 
-    assert [_files.kept_text("x.js", make) for _ in range(3)] == ["a\nscript\n"] * 3
+    assert [_files.kept_text("x.js", make) for _ in range(3)] == ["a\r\nscript\n"] * 3
     assert len(made) == 1
     (tmp_path / "uqeval" / "x.js").write_text("tampered\nscript\n")
-    assert _files.kept_text("x.js", make) == "a\nscript\n"
+    assert _files.kept_text("x.js", make) == "a\r\nscript\n"
     assert len(made) == 2
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "uqeval" / "x.js"))  # no folder can be made there
-    assert _files.kept_text("y.js", make) == "a\nscript\n"
+    assert _files.kept_text("y.js", make) == "a\r\nscript\n"

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from uqeval import kernels
 from uqeval import scores as score_functions
 from uqeval._check import Progress, all_finite, check_lengths, check_seed, check_vector, omits, to_array, without_nan
 from uqeval._errors import InputError, collected, notify
@@ -194,7 +195,7 @@ def estimates(
     if not how.resamples:  # which share the cores themselves
         bins = [metric for metric in model if metric.tally == "ece"]  # of the same work
         alone = [[metric] for metric in model if metric not in bins]
-        data.share([partial(work, some) for some in (bins, *alone) if some])
+        kernels.side_by_side([partial(work, some) for some in (bins, *alone) if some], data.n)
     for name in names:
         for metric in ranking:
             yield Row(name, metric.name, group, _estimated(data, name, metric, how))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property, partial
 from typing import Any
 
@@ -31,9 +31,6 @@ _GIVEN: dict[str, tuple[str, ...]] = {
     "accuracy": ("error",),
 }
 _GIVEN |= {"brier": ("probs", "labels"), "log_loss": ("probs", "labels"), "loss in [0, 1]": ("error",)}
-
-
-_MANY = 20_000  # rows from which on scores share the cores
 
 
 class RowData:
@@ -130,9 +127,9 @@ class RowData:
 
     def find_columns(self) -> None:
         """What the metrics of the model itself need: columns of many rows share the cores."""
-        if self.n >= _MANY and self._pred is not None and self._pred.probs is not None:
+        if self._pred is not None and self._pred.probs is not None:
             wanted = ("loss", "confidence", "brier", "log_loss")
-            kernels.side_by_side([partial(self.__getitem__, what) for what in wanted])
+            kernels.side_by_side([partial(self.__getitem__, what) for what in wanted], self.n)
 
     def compute_scores(self, names: Iterable[str]) -> None:
         """All scores in one pass over the probabilities."""
@@ -172,15 +169,7 @@ class RowData:
         for name in names:
             samples = [(metric, self._sample(name, metric.target)) for metric in metrics]
             jobs.append(partial(_count, self.ranking(f"score {name}"), samples, by_row))
-        self.share(jobs)
-
-    def share(self, jobs: Sequence[Callable[[], object]]) -> None:
-        """Does the jobs, which share the cores where there are many rows."""
-        if self.n >= _MANY:
-            kernels.side_by_side(jobs)
-        else:  # a thread would cost more than it saves
-            for job in jobs:
-                job()
+        kernels.side_by_side(jobs, self.n)
 
     def measured(self, metric: Metric, score: str | None = None) -> Measurement:
         """The metric on these rows; what ranks one score against one target shares its sorting."""

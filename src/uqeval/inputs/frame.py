@@ -22,8 +22,6 @@ from uqeval.kernels import side_by_side
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_MANY = 20_000  # rows from which on columns share the cores
-
 
 def frame_arguments(frame: Any, options: Columns) -> dict[str, Any]:
     """Arguments for `Predictions` from an eager frame."""
@@ -83,11 +81,14 @@ def _arrow(frame: Any, name: str) -> pa.ChunkedArray:
 
 def arrow_arguments(columns: Mapping[str, pa.ChunkedArray], plan: Plan, options: Columns) -> dict[str, Any]:
     """Arguments for `Predictions` from Arrow columns that a plan has named."""
-    n = len(columns[next(iter(columns))])
+    head = next(iter(columns))  # a column may be read whenever it is asked for: each is, once
+    read = {head: columns[head]}
+    n = len(read[head])
     if n < 2:
         raise InputError(f"There {'is 1 row' if n else 'are no rows'}. Ranking needs at least 2.")
     late = {name for part in plan.tables.values() if _as_floats(part, options) for name in part.columns}
-    plain = {name: _checked(name, columns) for name in columns if name not in late}
+    read |= {name: columns[name] for name in columns if name not in late and name != head}
+    plain = {name: _checked(name, column) for name, column in read.items()}
     encoded = {role: _encode(plan.single[role], plain) for role in ("label", "pred") if role in plan.single}
     classes = settle_classes(plan, options.classes, list(encoded.values()))
     rows = {role: class_indices(column, classes) for role, column in encoded.items()}
@@ -96,7 +97,7 @@ def arrow_arguments(columns: Mapping[str, pa.ChunkedArray], plan: Plan, options:
         if part is None or not _as_floats(part, options):
             return None if part is None else _matrix(part, classes.names, plain)
         floats = _float_matrix(part, classes.names, columns, n)
-        return floats or _matrix(part, classes.names, {name: _checked(name, columns) for name in part.columns})
+        return floats or _matrix(part, classes.names, {name: _checked(name, columns[name]) for name in part.columns})
 
     def stack(parts: list[ClassColumns] | None) -> NDArray[Any] | None:
         return None if parts is None else np.stack([_matrix(part, classes.names, plain) for part in parts])
@@ -135,9 +136,9 @@ def _as_floats(part: ClassColumns, options: Columns) -> bool:
     return part.role in ("prob", "soft") and len(part.columns) > 1 and not options.normalize
 
 
-def _checked(name: str, columns: Mapping[str, pa.ChunkedArray]) -> pa.ChunkedArray:
+def _checked(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
     """A plain column without gaps."""
-    column = plain_column(name, columns[name])
+    column = plain_column(name, column)
     _reject_nulls(name, column)
     return column
 
@@ -224,18 +225,14 @@ def _float_matrix(
     kinds: dict[str, np.dtype[Any]] = {}
 
     def fill(name: str, at: int) -> None:
-        values = _numbers(name, {name: _checked(name, columns)})
+        values = _numbers(name, {name: _checked(name, columns[name])})
         kinds[name] = values.dtype
         out[:, at] = values
 
     fills = [
         partial(fill, column, position[name]) for column, name in zip(part.columns, part.names or classes, strict=True)
     ]
-    if n >= _MANY:
-        side_by_side(fills)
-    else:
-        for one in fills:
-            one()
+    side_by_side(fills, n)
     kind = np.result_type(*kinds.values())
     return Widened(out, kind.itemsize < 8) if kind.kind == "f" else None
 

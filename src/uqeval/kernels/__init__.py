@@ -114,12 +114,16 @@ def cores() -> int:
 
 _MOST_THREADS = 256  # each has tables of its own
 _FEW_ROWS = 1 << 16
+_WORTH = 20_000  # rows from which on calls share the threads
 _inside = threading.local()
 
 
-def side_by_side(calls: Sequence[Callable[[], object]]) -> None:
-    """Makes the calls on all threads at once, each call on one; the first error is raised when all have ended."""
-    if min(threads(), len(calls)) <= 1:
+def side_by_side(calls: Sequence[Callable[[], object]], rows: int = _WORTH) -> None:
+    """Makes the calls on all threads at once, each call on one; the first error is raised when all have ended.
+
+    Calls that go over few rows are made one by one: a thread would cost more than it saves.
+    """
+    if rows < _WORTH or min(threads(), len(calls)) <= 1:
         for call in calls:
             call()
         return

@@ -5,6 +5,7 @@ Numbers only: Altair stays in `theme`, `curves` and `panels`.
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -33,7 +34,6 @@ MOST = 200  # points of a curve
 MOST_CLUSTERED = 60  # where every point is a pass over the clusters
 MOST_SCORES = 6
 MOST_BINS = 50
-_MANY = 20_000  # rows from which on scores share the cores
 BINS = 15  # of the reliability diagram, as for the ECE
 
 
@@ -137,16 +137,18 @@ def calibration(table: RowData, name: str, loss: NDArray[Any]) -> Calibration:
 def prepare(table: RowData, names: Sequence[str], level: float) -> None:
     """What charts and pages need of each score; scores of many rows share the cores."""
     loss = table.share_loss
-    if loss is None or table.n < _MANY:
+    if loss is None:
         return
     error = loss if loss.dtype == np.uint8 and 0 < np.count_nonzero(loss) < len(loss) else None
-    kernels.side_by_side([partial(_prepare, table, name, loss, error, level) for name in names])
+    with collected():  # the rows were warned about before
+        kernels.side_by_side([partial(_prepare, table, name, loss, error, level) for name in names], table.n)
 
 
 def _prepare(table: RowData, name: str, loss: NDArray[Any], error: NDArray[np.uint8] | None, level: float) -> None:
-    risk_of(table, name, loss, level)
-    if error is not None:
-        roc_of(table, name, error, level)
+    with suppress(InputError):  # the chart says it
+        risk_of(table, name, loss, level)
+        if error is not None:
+            roc_of(table, name, error, level)
 
 
 def roc_of(table: RowData, name: str, error: NDArray[np.uint8], level: float) -> Columns:
