@@ -68,10 +68,10 @@ def helps() -> None:
     """The options of every command, as Markdown tables."""
     import typer.main
 
-    from uqeval.cli.main import app
+    from uqeval.cli.main import make_app
 
     tables: dict[str, list[str]] = {"columns": []}
-    for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
+    for name, command in typer.main.get_command(make_app()).commands.items():  # type: ignore[attr-defined]
         tables[name] = []
         parts = getattr(command, "commands", {})  # a command of commands: what they share once, then the rest
         options = list({p.name: p for part in (command, *parts.values()) for p in part.params}.values())

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from uqeval._errors import InputError, MissingExtra, UndefinedMetricWarning, UQWarning
+from uqeval._lazy import late
 from uqeval._version import __version__
 
 if TYPE_CHECKING:
@@ -70,30 +70,25 @@ __all__ = [
 ]
 
 # Where each name lives; loaded when first used, so that `import uqeval` costs next to nothing.
-_NAMES = {
-    "decide": "Check Dominance RiskMap SetValuedClassifier Threshold Thresholds choose_threshold dominance risk_map",
-    "distributed": "compare evaluate",
-    "evaluation": "Comparison Evaluation",
-    "inference": "CorrelationTest Estimate SampleSize bootstrap compare_correlations detectable_difference estimate "
-    "pearson sample_size",
-    "inputs": "Predictions read_predictions",
-    "pages.report": "report",
-}
-_HOME = {name: f"uqeval.{home}" for home, names in _NAMES.items() for name in names.split()}
-_MODULES = {
-    *("datasets", "decide", "distributed", "inference", "kernels", "methods", "metrics", "pages", "plot", "reproduce"),
-    *("scores", "truth"),
-}
+_find = late(
+    __name__,
+    {
+        "uqeval.decide": "decide Check Dominance RiskMap SetValuedClassifier Threshold Thresholds choose_threshold "
+        "dominance risk_map",
+        "uqeval.distributed": "distributed compare evaluate",
+        "uqeval.evaluation": "Comparison Evaluation",
+        "uqeval.inference": "inference CorrelationTest Estimate SampleSize bootstrap compare_correlations "
+        "detectable_difference estimate pearson sample_size",
+        "uqeval.inputs": "Predictions read_predictions",
+        "uqeval.pages.report": "report",
+        **{f"uqeval.{name}": name for name in ("datasets", "kernels", "methods", "metrics", "pages", "plot")},
+        **{f"uqeval.{name}": name for name in ("reproduce", "scores", "truth")},
+    },
+)
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return import_module(f"uqeval.{name}")
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_HOME[name]), name)
-    globals()[name] = value
-    return value
+    return globals().setdefault(name, _find(name))
 
 
 def __dir__() -> list[str]:

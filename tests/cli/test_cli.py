@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 import uqeval as uq
 from cases import each
 from commands import call, fail, misuse, spawn, succeed
-from uqeval.cli.main import app
+from uqeval.cli.main import make_app
 from uqeval.inputs.files import PredictionFiles
 
 COMMANDS = ("demo", "evaluate", "compare", "threshold", "check", "power", "doctor")
@@ -113,7 +113,7 @@ def test_version_is_printed_alone():
 
 @each("command", COMMANDS)
 def test_help_shows_an_example_to_copy(command):
-    result = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "160"})
+    result = CliRunner().invoke(make_app(), [command, "--help"], env={"COLUMNS": "160"})
     assert result.exit_code == 0
     assert "Example:" in result.output
     assert f"uqeval {command}" in result.output

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 from uqeval import kernels
 from uqeval.distributed.engines.protocol import Input, Routed
-from uqeval.distributed.evaluate import evaluate_engine
 from uqeval.distributed.plan.columns import Wanted
+from uqeval.distributed.plan.estimates import evaluate_engine
 from uqeval.distributed.plan.run import Request, Run
 from uqeval.evaluation.evaluate import How
 from uqeval.inputs.columns import Columns

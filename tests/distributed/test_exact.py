@@ -33,8 +33,8 @@ import uqeval
 from strategies import each_backend
 from uqeval import distributed
 from uqeval._errors import UQWarning
-from uqeval.distributed.compare import _differences
 from uqeval.distributed.engines.local.engine import LocalEngine
+from uqeval.distributed.plan.differences import _differences
 from uqeval.distributed.plan.run import Run
 from uqeval.evaluation.compare import Question
 from uqeval.metrics import REGISTRY

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 import uqeval as uq
 from uqeval._errors import InputError, MissingExtra, UQWarning
-from uqeval.distributed import memory
+from uqeval.distributed import memory, source
 from uqeval.distributed.engines import frames, open
 from uqeval.distributed.engines.local.engine import LocalEngine
 from uqeval.distributed.engines.local.source import KeptBatches
@@ -107,7 +107,7 @@ LOCAL = {
 
 def forbid(frame, monkeypatch):
     """Whatever would bring all rows of this frame into memory fails."""
-    kind = frames.kind_of(frame).split(".")[0]
+    kind = source.kind_of(frame).split(".")[0]
     for cls in (type(frame), nw.LazyFrame):
         for name in COLLECTING[kind] if cls is not nw.LazyFrame else ("collect",):
             if hasattr(cls, name):
@@ -398,10 +398,10 @@ def test_a_spark_frame_goes_to_spark(session, monkeypatch, tmp_path):
 
 
 def test_only_lazy_frames_have_a_kind():
-    assert frames.kind_of(pl.LazyFrame({"a": [1]})) == "polars.LazyFrame"
-    assert frames.kind_of(nw.from_native(pl.LazyFrame({"a": [1]}))) == "narwhals.LazyFrame"
+    assert source.kind_of(pl.LazyFrame({"a": [1]})) == "polars.LazyFrame"
+    assert source.kind_of(nw.from_native(pl.LazyFrame({"a": [1]}))) == "narwhals.LazyFrame"
     for other in (pl.DataFrame({"a": [1]}), pa.table({"a": [1]}), "rows.parquet", None):
-        assert frames.kind_of(other) is None
+        assert source.kind_of(other) is None
 
 
 # ---- memory -----------------------------------------------------------------------------------------------------

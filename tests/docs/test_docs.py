@@ -280,10 +280,10 @@ def test_the_api_reference_lists_every_name_at_the_top():
 def test_every_command_has_a_section_with_an_example():
     import typer.main
 
-    from uqeval.cli.main import app
+    from uqeval.cli.main import make_app
 
     text = (DOCS / "cli.md").read_text(encoding="utf-8")
-    for name in typer.main.get_command(app).commands:
+    for name in typer.main.get_command(make_app()).commands:
         _, _, section = text.partition(f"\n## uqeval {name}\n")
         section = section.partition("\n## ")[0]
         assert f"\nuqeval {name}" in section, f"cli.md has no section, or no example, for uqeval {name}"

@@ -515,32 +515,46 @@ def test_ece_interval_is_the_debiased_value_and_its_influence_se_and_zero_unless
         zero += quiet("ece", c, (rng.random(200) < c).astype(int)).low == 0.0
     assert zero >= 35  # 5% of a level test: 2 of 40
 
-    # Pooled and row wise calibration tests agree.
-    # Above 4096 rows the labels are drawn cell by cell; the law of the statistic must stay the same.
-    from uqeval.inference import intervals
+
+def bernoulli_statistics(c, w, bins, repetitions, rng):
+    """The statistic of the calibration test for labels drawn row by row, by its definition."""
+    found = np.zeros(repetitions)
+    for b, share in enumerate(bins.share):
+        rows = bins.row_bin == b
+        total = w[rows].sum()
+        diff = (rng.random((repetitions, rows.sum())) < c[rows]) - c[rows]
+        gap = (w[rows] * diff).sum(axis=1) / total
+        spread = ((w[rows] * (diff - gap[:, None])) ** 2).sum(axis=1) / total**2
+        size = total**2 / (w[rows] ** 2).sum()
+        found += share * (gap**2 - (spread * size / (size - 1) if rows.sum() > 1 else 0.0))
+    return found
+
+
+def test_many_rows_are_pooled_for_the_calibration_test_and_its_law_stays_the_same():
+    # Above 4096 rows labels are drawn cell by cell, or as normal sums of a bin: few hits, many, and weights.
+    from uqeval.inference import calibrated
     from uqeval.inference.count import calibration_cells
     from uqeval.inference.sample import Confidences, Rows
-    from uqeval.inference.tally import Cells
 
     rng = np.random.default_rng(0)
-    c = rng.uniform(0.2, 1.0, 6000)
-    given = Confidences(c, (rng.random(6000) < c).astype(float), Rows(6000))
-    bins = given.bins
-    order = np.argsort(bins.row_bin, kind="stable")
-    pooled = calibration_cells(given)
-    single = Cells(np.ones(6000, dtype=int), c[order], np.ones(6000), bins.row_bin[order])
-    assert len(pooled.mean) < 6000
-    values = {}
-    for name, cells in (("cells", pooled), ("rows", single)):
-        gap, variance = intervals._drawn(cells, 800, np.random.default_rng(len(name)))
-        values[name] = ((gap**2 - variance) * bins.share).sum(axis=1)
-    assert stats.ks_2samp(values["cells"], values["rows"]).pvalue > 1e-3
+    laws = {"wide": rng.uniform(0.2, 1.0, 6000), "sure": 1 - 0.02 * rng.random(6000)}
+    for law, weights in product(laws, (None, rng.gamma(2.0, 1.0, 6000))):
+        with noted(law=law, weighted=weights is not None):
+            c = laws[law]
+            given = Confidences(c, (rng.random(6000) < c).astype(float), Rows(6000, weights))
+            bins, cells = given.bins, calibration_cells(given)
+            assert len(cells.mean) < 6000
+            gap, variance = calibrated._drawn(cells, 1500, np.random.default_rng(1))
+            w = np.ones(6000) if weights is None else weights
+            expected = bernoulli_statistics(c, w, bins, 1500, np.random.default_rng(2))
+            drawn = ((gap**2 - variance) * bins.share).sum(axis=1)
+            assert stats.ks_2samp(drawn, expected).pvalue > 1e-3
 
 
 @pytest.mark.slow
 def test_ece_calibration_test_holds_its_level_and_has_power():
+    from uqeval.inference.calibrated import miscalibrated
     from uqeval.inference.count import calibration_cells, count_ece
-    from uqeval.inference.intervals import miscalibrated
     from uqeval.inference.sample import Confidences, Rows
 
     rejected = {"calibrated": 0, "overconfident": 0}

@@ -7,7 +7,6 @@ from uqeval._errors import InputError
 from uqeval.cli import options as o
 from uqeval.cli.output import print_bounds, print_evaluation, stdout, write_json
 from uqeval.cli.progress import bars, status_console
-from uqeval.distributed.bounds.files import approx_scores
 from uqeval.distributed.memory import usual_memory
 from uqeval.inputs.columns import Columns
 from uqeval.inputs.files import PredictionFiles
@@ -90,6 +89,8 @@ def _bounds(
     quiet: bool,
 ) -> None:
     """One pass: bounds that are certain for these rows."""
+    from uqeval.distributed.bounds.files import approx_scores
+
     options = {"client": "scheduler", "memory_limit": "memory"}
     limit = given.pop("memory_limit", None) or usual_memory()
     for name, value in given.items():

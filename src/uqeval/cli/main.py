@@ -7,37 +7,74 @@ import io
 import re
 import sys
 import warnings
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import typer
 from rich.text import Text
 
 import uqeval
 from uqeval._errors import InputError, MissingExtra, UQWarning
-from uqeval.cli.check import check
-from uqeval.cli.compare import compare
-from uqeval.cli.demo import demo
-from uqeval.cli.doctor import doctor
-from uqeval.cli.evaluate import evaluate
 from uqeval.cli.output import stderr
-from uqeval.cli.power import power
-from uqeval.cli.reproduce_human import reproduce
-from uqeval.cli.threshold import threshold
 
-app = typer.Typer(
-    name="uqeval",
-    help="Tell whether a classifier's uncertainty can be trusted, from nothing more than a test set.",
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-)
-app.command()(demo)
-app.command()(evaluate)
-app.command()(compare)
-app.command()(threshold)
-app.command()(check)
-app.command()(power)
-app.add_typer(reproduce, name="reproduce")
-app.command()(doctor)
+COMMANDS = ("demo", "evaluate", "compare", "threshold", "check", "power", "reproduce", "doctor")
+
+
+def _load(name: str) -> Callable[..., Any] | typer.Typer:
+    """A command, or a group of them: loaded when it is called, because all of them take a third of a second."""
+    match name:
+        case "demo":
+            from uqeval.cli.demo import demo
+
+            return demo
+        case "evaluate":
+            from uqeval.cli.evaluate import evaluate
+
+            return evaluate
+        case "compare":
+            from uqeval.cli.compare import compare
+
+            return compare
+        case "threshold":
+            from uqeval.cli.threshold import threshold
+
+            return threshold
+        case "check":
+            from uqeval.cli.check import check
+
+            return check
+        case "power":
+            from uqeval.cli.power import power
+
+            return power
+        case "reproduce":
+            from uqeval.cli.reproduce_human import reproduce
+
+            return reproduce
+        case _:
+            from uqeval.cli.doctor import doctor
+
+            return doctor
+
+
+def make_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
+    """The command line with these commands."""
+    app = typer.Typer(
+        name="uqeval",
+        help="Tell whether a classifier's uncertainty can be trusted, from nothing more than a test set.",
+        no_args_is_help=True,
+        rich_markup_mode="rich",
+        pretty_exceptions_enable=False,
+    )
+    for name in names:
+        command = _load(name)
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name)
+        else:
+            app.command(name)(command)
+    app.callback()(_options)
+    return app
+
 
 # The same words as options, where a message speaks of arguments.
 _AS_OPTION = {
@@ -56,7 +93,6 @@ def _version(show: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _options(
     version: bool = typer.Option(
         False, "--version", help="Print the version and leave.", callback=_version, is_eager=True
@@ -69,8 +105,9 @@ def main() -> None:
     """The command `uqeval`."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a console without "↑" shows "?"
+    called = sys.argv[1:2]  # help and mistakes speak of all commands
     try:
-        app()
+        make_app(called if called and called[0] in COMMANDS else COMMANDS)()
     except (InputError, MissingExtra) as error:
         message = _CHOICE.sub(lambda said: f"--{said[1].replace('_', '-')} {said[2]}", str(error))
         for argument, option in _AS_OPTION.items():

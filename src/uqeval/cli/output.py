@@ -1,16 +1,21 @@
 """Tables and colours in the terminal."""
 
+from __future__ import annotations
+
 import json
 import sys
 from textwrap import wrap
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from uqeval._files import write_whole
-from uqeval.distributed.bounds.files import Certain
-from uqeval.evaluation.result import Evaluation, Panel
+
+if TYPE_CHECKING:
+    from uqeval.distributed.bounds.files import Certain
+    from uqeval.evaluation.result import Evaluation, Panel
 
 _CELL = 26  # characters of a metric column: "0.0059 (0.0043–0.0082) *"
 

@@ -1,31 +1,26 @@
 """The one door: is the difference real? Scores of one source, or models on the same rows, compared pair by pair."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from uqeval._check import Nan, Progress, check_choice, check_level, check_seed
 from uqeval._errors import InputError, UQWarning, collected, notify
-from uqeval.distributed.engines.protocol import Engine
-from uqeval.distributed.plan.all_scores import joint_of_run
-from uqeval.distributed.plan.by_group import by_group, differences_of_group
-from uqeval.distributed.plan.run import Request, Run
-from uqeval.distributed.plan.same_ranks import rank_alike_with
-from uqeval.distributed.source import Arrays, Source, Where
-from uqeval.evaluation.candidates import find_pairs
-from uqeval.evaluation.compare import Differences, Question, answered, compare_rows, few_notes, infinite_notes
+from uqeval.distributed.given import Arrays, Where
+from uqeval.distributed.source import Source
+from uqeval.evaluation.compare import Question, compare_rows
 from uqeval.evaluation.comparison import Comparison
 from uqeval.inference.bootstrap import check_resamples
-from uqeval.inference.paired import ALIKE, contrast
 from uqeval.inputs import Predictions
 from uqeval.metrics.registry import get_metric
 
-_MOST_NAMED = 20  # groups of a single row
-_ROUNDING = 1e-12  # of the values: two scores that rank alike may have bins of their own
+if TYPE_CHECKING:
+    from uqeval.distributed.engines.protocol import Engine
 
 
 def compare(
@@ -116,6 +111,8 @@ def compare(
             if opened.pred is not None:
                 found = compare_rows(opened.pred, opened.scores, question)
             else:
+                from uqeval.distributed.plan.differences import compare_engine
+
                 found = compare_engine(*opened.on_engine([metric], count), question)
     return _told(found, (*raised, *opened.notes()))
 
@@ -135,63 +132,3 @@ def _models(given: Mapping[Any, Predictions], arrays: Arrays) -> dict[str, Predi
     if len(models) < len(given):
         raise InputError("The models have names that read alike. Rename one.")
     return models
-
-
-# ---- on an engine -----------------------------------------------------------------------------------------------
-
-
-def compare_engine(engine: Engine, request: Request, question: Question) -> Comparison:
-    """All pairs of scores of the rows of an engine; closes it, whatever happens."""
-    metric = question.metric
-    if not metric.uses_score:
-        raise InputError(f"{metric.name} is the same for all scores of one model. Compare models instead.")
-    if request.wanted.scores is not None and len(request.wanted.scores) < 2:
-        raise InputError(f"Only one candidate ({', '.join(request.wanted.scores)}). Pass at least two.")
-    try:
-        with collected() as raised:
-            run = Run(engine, request)
-            if len(run.names) < 2:
-                raise InputError(f"Only one candidate ({run.names[0]}). Pass at least two.")
-            pairs = find_pairs(run.names, question.baseline)
-            whole, clusters = _differences(run, pairs, question)
-            groups: dict[str, Differences] = {}
-            together = 0  # clusters, counted group by group
-            if request.wanted.group is not None:
-                work = partial(differences_of_group, run.names, metric.name, pairs)
-                made = by_group(run, work, lambda part: _differences(part, pairs, question))
-                groups = {name: one[0] for name, one in made.items() if one is not None}
-                single = [name for name, one in made.items() if one is None]
-                together = sum(one[1] for one in made.values() if one is not None)
-                together += len(single) if run.prepare.cluster is not None else 0
-                _note_single(single)
-            answer = answered(question, run.names, pairs, whole, groups, spans=together > clusters)
-    finally:
-        engine.close()
-    wrong = int(run.state["wrong"])
-    sides = (wrong, run.n - wrong) if "error" in metric.needs else ()
-    notes = few_notes(sides, clusters if run.prepare.cluster is not None else None)
-    notes += infinite_notes(dict(zip(run.names, run.state["infinite"].tolist(), strict=True)))
-    return replace(answer, n=run.n, warnings=(*dict.fromkeys(raised), *notes), run=run.summary)
-
-
-def _differences(run: Run, pairs: list[tuple[int, int]], question: Question) -> tuple[Differences, int]:
-    """All scores of a run in one chain of shuffles; and the number of clusters (0 without any)."""
-    joint, clusters = joint_of_run(run, question.metric)
-    contrasts = [contrast(joint, a, b) for a, b in pairs]
-    # Where there is no standard error and no difference: do the two rank all rows alike? Then there is none.
-    unknown: dict[int, list[int]] = {}
-    for k, ((a, _), c) in enumerate(zip(pairs, contrasts, strict=True)):
-        exact = c.difference == 0 and c.se == 0
-        if abs(c.difference) <= _ROUNDING * abs(float(joint.values[a])) and not c.se > 0 and not exact:
-            unknown.setdefault(a, []).append(k)
-    for a, places in unknown.items():
-        for k, same in zip(places, rank_alike_with(run, a, [pairs[k][1] for k in places]), strict=True):
-            contrasts[k] = ALIKE if same else contrasts[k]
-    return Differences(joint, contrasts), clusters if run.prepare.cluster is not None else 0
-
-
-def _note_single(groups: list[str]) -> None:
-    for name in groups[:_MOST_NAMED]:
-        notify(f"group {name!r} has a single row and is left out")
-    if len(groups) > _MOST_NAMED:
-        notify(f"{len(groups) - _MOST_NAMED} more groups have a single row and are left out")

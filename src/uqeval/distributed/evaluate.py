@@ -1,26 +1,24 @@
 """The one door: every score against every metric, from arrays, frames, files or a cluster."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from uqeval._check import Nan, Progress, check_choice, check_level, check_seed
 from uqeval._errors import UQWarning, collected, notify
-from uqeval.distributed.engines.protocol import Engine
-from uqeval.distributed.plan.all_scores import model_clusters, score_clusters
-from uqeval.distributed.plan.by_group import by_group, estimates_of_group
-from uqeval.distributed.plan.run import Request, Run
-from uqeval.distributed.plan.tallies import calibration_cells, model_tally, ranking_tally
-from uqeval.distributed.source import Arrays, Source, Where
-from uqeval.evaluation.evaluate import How, evaluate_rows, note_small, notes_of, same_in_groups
-from uqeval.evaluation.result import Evaluation, Mixed, Row
+from uqeval.distributed.given import Arrays, Where
+from uqeval.distributed.source import Source
+from uqeval.evaluation.evaluate import How, evaluate_rows
+from uqeval.evaluation.result import Evaluation
 from uqeval.inference.bootstrap import check_resamples
-from uqeval.inference.intervals import estimate_ece, estimate_mean, estimate_ranking, miscalibrated
-from uqeval.inference.tally import EceTally
+
+if TYPE_CHECKING:
+    from uqeval.distributed.engines.protocol import Engine
 
 
 def evaluate(
@@ -117,80 +115,10 @@ def evaluate(
             if opened.pred is not None:
                 found = evaluate_rows(opened.pred, opened.scores, named, how)
             else:
+                from uqeval.distributed.plan.estimates import evaluate_engine
+
                 found = evaluate_engine(*opened.on_engine(named, count), how)
     found = replace(found, warnings=tuple(dict.fromkeys((*raised, *found.warnings, *opened.notes()))))
     for note in found.warnings:
         notify(note, UQWarning, stacklevel=2)
     return found
-
-
-# ---- on an engine -----------------------------------------------------------------------------------------------
-
-
-def evaluate_engine(engine: Engine, request: Request, how: How) -> Evaluation:
-    """All estimates of the rows of an engine; closes it, whatever happens."""
-    try:
-        with collected() as raised:
-            run = Run(engine, request)
-            for name, count in zip(run.names, run.state["infinite"].tolist(), strict=True):
-                if count:
-                    notify(f"{name}: {count} infinite values; they rank first or last and tie")
-            tie_rate: dict[str, float] = {}
-            rows = _rows(run, how, tie_rate)
-            mixed: tuple[Mixed, ...] = ()
-            if request.wanted.group is not None:
-                plain = How(how.level, seed=how.seed)  # progress does not travel
-                work = partial(estimates_of_group, run.names, [metric.name for metric in run.metrics], plain)
-                found = by_group(run, work, lambda part: _rows(part, how, {}))
-                small = [name for name, part in found.items() if part is None]
-                grouped = [replace(row, group=name) for name, part in found.items() for row in part or ()]
-                note_small(small)
-                # Clusters counted group by group are more than in all where some span several.
-                if run.prepare.cluster is not None and _clusters(grouped) + len(small) > _clusters(rows):
-                    notify("clusters span several groups: no test across groups")
-                else:
-                    mixed = same_in_groups(grouped)
-                rows += grouped
-    finally:
-        engine.close()
-    wrong = int(run.state["wrong"]) if run.prepare.wants_error else None
-    return Evaluation(
-        n=run.n,
-        n_errors=wrong,
-        accuracy=None if wrong is None else (run.n - wrong) / run.n,
-        level=how.level,
-        tie_rate=tie_rate,
-        rows=tuple(rows),
-        warnings=tuple(notes_of(rows, raised)),
-        heterogeneity=mixed,
-        run=run.summary,
-    )
-
-
-def _rows(run: Run, how: How, tie_rate: dict[str, float]) -> list[Row]:
-    """Every estimate of all rows of a run; notes the tie rates of its scores."""
-    ranked = [metric for metric in run.metrics if metric.uses_score]
-    model = [metric for metric in run.metrics if not metric.uses_score]
-    clustered = run.prepare.cluster is not None
-    rows = []
-    for k, name in enumerate(run.names):
-        sums, clusters = score_clusters(run, k, ranked) if clustered else (run.score(k), None)
-        tie_rate[name] = sums.tie_rate
-        for metric in ranked:
-            found = estimate_ranking(metric, ranking_tally(metric, sums, clusters), how.level)
-            rows.append(Row(name, metric.name, None, found))
-    of_model = model_clusters(run, model) if clustered and model else None
-    for metric in model:
-        tally = model_tally(metric, run.state, of_model)
-        if isinstance(tally, EceTally):
-            drawn = (calibration_cells(run.state), 1 - how.level, check_seed(how.seed))
-            found = estimate_ece(metric, tally, how.level, partial(miscalibrated, tally, *drawn))
-        else:
-            found = estimate_mean(metric, tally, how.level)
-        rows.append(Row(None, metric.name, None, found))
-    return rows
-
-
-def _clusters(rows: list[Row]) -> int:
-    """Clusters of all rows, or of the groups, each counted by itself."""
-    return sum({row.group: row.estimate.n_clusters or 0 for row in rows}.values())

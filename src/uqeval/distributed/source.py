@@ -9,64 +9,28 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
 
 from uqeval._check import Progress, omits
 from uqeval._errors import InputError
-from uqeval.distributed.engines.frames import kind_of, names_of, open_frame
-from uqeval.distributed.engines.open import open_engine
-from uqeval.distributed.engines.protocol import Engine
-from uqeval.distributed.memory import too_large, usual_memory
-from uqeval.distributed.plan.columns import Wanted
-from uqeval.distributed.plan.run import Request
+from uqeval.distributed.given import MEMORY, Arrays, Where
+from uqeval.distributed.memory import too_large
 from uqeval.evaluation.evaluate import from_arrays
 from uqeval.inputs import Predictions
 from uqeval.inputs.columns import Columns, column_options
 from uqeval.inputs.files import PredictionFiles
-from uqeval.metrics.registry import REGISTRY
 
-MEMORY = "memory"
+if TYPE_CHECKING:
+    from uqeval.distributed.engines.protocol import Engine
+    from uqeval.distributed.plan.columns import Wanted
+    from uqeval.distributed.plan.run import Request
 
-
-@dataclass(frozen=True)
-class Arrays:
-    """What was given beside the source: arrays where there is none, else names of columns."""
-
-    score: Any = None
-    error: Any = None
-    loss: Any = None
-    weights: Any = None
-    clusters: Any = None
-    groups: Any = None
-
-    def given(self) -> dict[str, Any]:
-        return {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) is not None}
-
-    def columns(self) -> dict[str, Any]:
-        """As names of columns of a file or frame."""
-        for name, value in self.given().items():
-            texts = isinstance(value, str) or (name == "score" and isinstance(value, list | tuple))
-            if name not in ("score", "error", "loss") or not texts:
-                raise InputError(f"Pass `{name}` inside the predictions, or plain arrays only; not both.")
-        return self.given()
-
-
-@dataclass(frozen=True)
-class Where:
-    """Who counts the rows: an engine by name or itself, what it may use, and the columns of groups and clusters."""
-
-    engine: str | Engine | None = None
-    memory_limit: str | int | None = None
-    client: Any = None
-    spill: str | None = None
-    by: str | None = None
-    cluster: str | None = None
-
-    def elsewhere(self) -> bool:
-        """Whether something was asked for that only an engine knows."""
-        given = (self.memory_limit, self.client, self.spill)
-        return self.engine not in (None, MEMORY) or any(value is not None for value in given)
+# "package.Class" of a lazy frame; the class may be a base of the frame's own.
+KINDS = (
+    *("polars.LazyFrame", "duckdb.DuckDBPyRelation", "ibis.Table", "dask.DataFrame", "pyspark.DataFrame"),
+    *("sqlframe.BaseDataFrame", "narwhals.LazyFrame"),
+)
 
 
 @dataclass(frozen=True)
@@ -107,38 +71,26 @@ class Source:
             return cls(given, scores=scores)
         options = column_options({**columns, **arrays.columns()})
         asked = None if scores is None else (scores,) if isinstance(scores, str) else tuple(dict.fromkeys(scores))
-        texts = [options.label, options.pred, where.cluster, where.by]
-        given_engine = {"progress": progress, "spill": where.spill, "client": where.client}
-        limit = usual_memory() if where.memory_limit is None else where.memory_limit
-        if where.engine is not None and not isinstance(where.engine, str):
-            return cls(engine=where.engine, wanted=_wanted(where.engine.schema().names, asked, options, where))
-        if (kind := kind_of(given)) is not None:
-            if where.engine == MEMORY:
-                raise InputError(f"The {kind} is lazy. Collect it first, or leave engine= out.")
-            wanted = _wanted(names_of(given), asked, options, where)
-            chosen = None if metrics is None else [REGISTRY[name] for name in metrics if name in REGISTRY]
-            read = wanted.columns(names_of(given), chosen)
-            return cls(engine=open_frame(given, columns=read, memory_limit=limit, **given_engine), wanted=wanted)
-        if not _is_path(given):
-            _refuse_engine(where, "a frame in memory needs none")
-            return cls._of_columns(Predictions.from_frame(given, **_in_memory(options, where)), asked, where)
-        reason = None
-        if not where.elsewhere():
-            files = PredictionFiles(given, Columns(**_in_memory(options, where)))
-            reason = None if where.engine == MEMORY else too_large(files, scores)
-            if reason is None:
-                return cls._of_columns(files.read(), asked, where)
-            if progress is not None:
-                progress(f'{reason}: reading piece by piece (engine="memory" reads all)', 0, None)
-        elif where.engine == MEMORY:
-            raise InputError('engine="memory" reads all rows. Leave memory_limit=, client= and spill= out.')
-        more = {"memory_limit": limit, "texts": [name for name in texts if name is not None], **given_engine}
-        engine = open_engine(where.engine or "local", given, **more)
-        try:
-            return cls(engine=engine, wanted=_wanted(engine.schema().names, asked, options, where), reason=reason)
-        except BaseException:
-            engine.close()
-            raise
+        lazy = reason = None
+        if where.engine is None or isinstance(where.engine, str):
+            if (lazy := kind_of(given)) is not None:
+                if where.engine == MEMORY:
+                    raise InputError(f"The {lazy} is lazy. Collect it first, or leave engine= out.")
+            elif not _is_path(given):
+                _refuse_engine(where, "a frame in memory needs none")
+                return cls._of_columns(Predictions.from_frame(given, **_in_memory(options, where)), asked, where)
+            elif not where.elsewhere():
+                files = PredictionFiles(given, Columns(**_in_memory(options, where)))
+                reason = None if where.engine == MEMORY else too_large(files, scores)
+                if reason is None:
+                    return cls._of_columns(files.read(), asked, where)
+                if progress is not None:
+                    progress(f'{reason}: reading piece by piece (engine="memory" reads all)', 0, None)
+            elif where.engine == MEMORY:
+                raise InputError('engine="memory" reads all rows. Leave memory_limit=, client= and spill= out.')
+        from uqeval.distributed.on_engine import open_rows
+
+        return cls(None, *open_rows(given, lazy is not None, asked, metrics, options, where, progress), reason)
 
     @classmethod
     def _of_columns(cls, pred: Predictions, asked: tuple[str, ...] | None, where: Where) -> Source:
@@ -154,6 +106,8 @@ class Source:
                 'method="bootstrap" needs all rows in memory. '
                 'Leave it out, collect the frame, or read files with engine="memory".'
             )
+        from uqeval.distributed.plan.run import Request
+
         assert self.engine is not None
         assert self.wanted is not None
         return self.engine, Request(self.wanted, metrics)
@@ -177,6 +131,15 @@ class Source:
         return () if self.reason is None else (f"read piece by piece: {self.reason}",)
 
 
+def kind_of(given: Any) -> str | None:
+    """The kind of a lazy frame; None for everything else."""
+    for cls in type(given).__mro__:
+        name = f"{cls.__module__.split('.')[0].lstrip('_')}.{cls.__name__}"
+        if name in KINDS:
+            return name
+    return None
+
+
 def _is_path(given: Any) -> bool:
     paths = given if isinstance(given, list | tuple) else [given]
     return bool(paths) and all(isinstance(path, str | os.PathLike) for path in paths)
@@ -196,13 +159,6 @@ def _with_keys(pred: Predictions, where: Where) -> Predictions:
         if name is not None and codes is None:
             raise InputError(f"There is no column `{name}` ({role}).")
     return pred
-
-
-def _wanted(names: Sequence[str], asked: tuple[str, ...] | None, options: Columns, where: Where) -> Wanted:
-    """Columns of groups and clusters: those that are asked for, else `group` and `cluster` where they exist."""
-    by = where.by or ("group" if "group" in names else None)
-    cluster = where.cluster or ("cluster" if "cluster" in names else None)
-    return Wanted(asked, replace(options, group=None, cluster=None), cluster, by)
 
 
 def _refuse(columns: Mapping[str, Any], reason: str) -> None:

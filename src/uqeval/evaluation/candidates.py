@@ -9,6 +9,7 @@ from uqeval import scores as score_functions
 from uqeval._check import Int, nearest
 from uqeval._errors import InputError
 from uqeval.evaluation.evaluate import check_scores, without_zero_weights
+from uqeval.evaluation.groups import Groups
 from uqeval.evaluation.row_data import RowData
 from uqeval.inference.measure import Measurement
 from uqeval.inputs import Predictions
@@ -54,7 +55,7 @@ def find_candidates(
 def by_group(found: list[Candidate], groups: Int, parts: int) -> Iterator[list[Candidate]]:
     """The same candidates on the rows of each group."""
     whole = {id(c.data): c.data for c in found}
-    for cut in zip(*(data.split(groups, parts) for data in whole.values()), strict=True):
+    for cut in zip(*(Groups(data, groups, parts) for data in whole.values()), strict=True):
         own = dict(zip(whole, cut, strict=True))
         yield [replace(c, data=own[id(c.data)]) for c in found]
 

@@ -1,6 +1,5 @@
 """Every score against every metric, overall and by group, of rows in memory."""
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -12,17 +11,20 @@ from uqeval import kernels
 from uqeval import scores as score_functions
 from uqeval._check import Progress, all_finite, check_lengths, check_seed, check_vector, omits, to_array, without_nan
 from uqeval._errors import InputError, collected, notify
-from uqeval.evaluation.result import Evaluation, Mixed, Row
+from uqeval.evaluation.groups import Groups
+from uqeval.evaluation.notes import notes_of
+from uqeval.evaluation.result import Evaluation, Mixed
 from uqeval.evaluation.row_data import RowData
+from uqeval.evaluation.table import Column, Row, Table
 from uqeval.inference.estimate import bootstrapped
 from uqeval.inference.forms import load_beside
 from uqeval.inference.measure import resample
 from uqeval.inference.multiplicity import heterogeneity
-from uqeval.inference.result import Estimate
+from uqeval.inference.result import Estimate, Estimates
 from uqeval.inputs import Predictions
 from uqeval.metrics.registry import REGISTRY, Metric, get_metric
 
-_MOST_NOTES = 5  # of one kind, group by group
+_MOST_NAMED = 5  # groups that are left out
 
 
 @dataclass(frozen=True)
@@ -51,26 +53,25 @@ def evaluate_rows(
             if not all_finite(data.score(name)):
                 count = int(np.isinf(data.score(name)).sum())
                 notify(f"{name}: {count} infinite values; they rank first or last and tie")
-        groups = {name for name, size in _sizes(data).items() if size >= 2}
+        groups = [name for name, size in _sizes(data).items() if size >= 2]
         told = _Counter(how, names, chosen, 1 + len(groups))
         rows = list(told(estimates(data, names, chosen, how, by_row=bool(groups))))
-        for group, part in _groups(data):
-            if group in groups:
-                rows += told(estimates(part, names, chosen, how, group=group))
-        note_small([group for group in pred.group_names if group not in groups])
+        table = _by_group(data, rows, names, chosen, how, told, groups) if groups else Table(rows)
+        known = set(groups)
+        note_small([name for name in pred.group_names if name not in known])
         mixed: tuple[Mixed, ...] = ()
         if groups and spans_groups(data):
             notify("clusters span several groups: no test across groups")
         elif groups:
-            mixed = same_in_groups(rows)
+            mixed = same_in_groups(table)
     return Evaluation(
         n=data.n,
         n_errors=None if data.error is None else int(data.error.sum()),
         accuracy=data.accuracy,
         level=how.level,
         tie_rate={name: data.tie_rate(name) for name in names},
-        rows=tuple(rows),
-        warnings=tuple(notes_of(rows, raised)),
+        rows=table,
+        warnings=tuple(notes_of(table, raised)),
         heterogeneity=mixed,
         source=data,
     )
@@ -149,13 +150,6 @@ def _sizes(data: RowData) -> dict[str, int]:
     return dict(zip(names, counts, strict=False))
 
 
-def _groups(data: RowData) -> Iterator[tuple[str, RowData]]:
-    """The rows of each group."""
-    groups, names = data.pred.groups, data.pred.group_names
-    if groups is not None:
-        yield from zip(names, data.split(groups, len(names)), strict=True)
-
-
 # ---- rows → estimates -------------------------------------------------------------------------------------------
 
 
@@ -170,9 +164,12 @@ class _Counter:
     def __call__(self, rows: Iterable[Row]) -> Iterator[Row]:
         for row in rows:
             yield row
-            self._done += 1
-            if self._progress is not None:
-                self._progress("evaluating", self._done, self._total)
+            self.add(1)
+
+    def add(self, count: int) -> None:
+        self._done += count
+        if self._progress is not None:
+            self._progress("evaluating", self._done, self._total)
 
 
 def estimates(
@@ -219,7 +216,7 @@ def _estimated(data: RowData, name: str | None, metric: Metric, how: How) -> Est
 def note_small(groups: list[str]) -> None:
     """Says which groups are left out."""
     if groups:
-        named = ", ".join(map(repr, groups[:_MOST_NOTES])) + (", …" if len(groups) > _MOST_NOTES else "")
+        named = ", ".join(map(repr, groups[:_MOST_NAMED])) + (", …" if len(groups) > _MOST_NAMED else "")
         notify(f"{len(groups)} groups have fewer than 2 rows of positive weight and are left out: {named}")
 
 
@@ -232,39 +229,49 @@ def spans_groups(data: RowData) -> bool:
     return pairs.shape[1] > len(np.unique(pred.clusters))
 
 
-def same_in_groups(rows: Iterable[Row]) -> tuple[Mixed, ...]:
+def _by_group(
+    data: RowData,
+    rows: list[Row],
+    names: Sequence[str],
+    metrics: Sequence[Metric],
+    how: How,
+    told: _Counter,
+    known: list[str],
+) -> Table:
+    """`rows`, and those of each group that is known: small groups all at once, the others one by one."""
+    assert data.pred.groups is not None
+    every = data.pred.group_names
+    groups = Groups(data, data.pred.groups, len(every))
+    at_once = [metric for metric in metrics if not how.resamples and groups.has_lanes(metric)]
+    lanes = {every[g]: lane for lane, g in enumerate(groups.order[: groups.lanes].tolist())}
+    stacked: dict[Column, Estimates] = {}
+
+    def work(score: str | None, some: list[Metric]) -> None:
+        for metric in some:
+            stacked[score, metric.name] = groups.estimated(metric, score, how.level, how.seed)
+            told.add(len(lanes))
+
+    ranking, bins = ([m for m in at_once if m.uses_score], [m for m in at_once if m.tally == "ece"])
+    alone = [[metric] for metric in at_once if metric not in (*ranking, *bins)]
+    if at_once:
+        groups.prepare({metric.target for metric in ranking})
+        jobs = [partial(work, None, some) for some in (bins, *alone) if some]
+        jobs += [partial(work, name, ranking) for name in names if ranking]
+        kernels.side_by_side(jobs, data.n)
+    rest = [metric for metric in metrics if metric not in at_once]
+    wanted = set(known)
+    for k, g in enumerate(groups.order.tolist()):
+        left = rest if k < groups.lanes else list(metrics)
+        if left and every[g] in wanted:
+            rows += told(estimates(groups.part(k), names, left, how, group=every[g]))
+    return Table(rows, known, lanes if at_once else None, stacked)
+
+
+def same_in_groups(table: Table) -> tuple[Mixed, ...]:
     """For each score and metric: are the groups' true values equal? The groups must not share clusters."""
-    by_key: dict[tuple[str | None, str], list[Estimate]] = {}
-    for row in rows:
-        if row.group is not None:
-            by_key.setdefault((row.score, row.metric), []).append(row.estimate)
     found = []
-    for (score, metric), estimates in by_key.items():
-        if len(estimates) < 2 or any(not e.se > 0 or np.isnan(e.value) for e in estimates):
-            continue
-        sizes = [e.n_clusters or (e.n_errors if e.n_errors is not None else e.n) for e in estimates]
-        test = heterogeneity([e.value for e in estimates], [e.se for e in estimates], min(sizes) - 1)
-        found.append(Mixed(score, metric, test.statistic, test.df, test.df2, test.p))
+    for (score, metric), groups in table.across():
+        if len(groups.value) >= 2 and not (np.isnan(groups.value) | ~(groups.se > 0)).any():
+            test = heterogeneity(groups.value, groups.se, groups.size.min() - 1)
+            found.append(Mixed(score, metric, test.statistic, test.df, test.df2, test.p))
     return tuple(found)
-
-
-def notes_of(rows: Iterable[Row], raised: list[str]) -> list[str]:
-    """What limits the estimates, each thing once, with the scores and metrics that it concerns; groups are folded."""
-    rows = list(rows)
-    found: dict[tuple[str, str | None], list[str]] = {}
-    for row in rows:
-        for note in row.estimate.warnings:
-            found.setdefault((note, row.group), []).append(row.score or REGISTRY[row.metric].title)
-    notes = list(dict.fromkeys(raised))
-    every = {row.score for row in rows if row.score is not None}
-    kinds: dict[str, list[str]] = {}
-    for (note, group), who in found.items():
-        names = list(dict.fromkeys(who))
-        subject = "" if every <= set(names) else f"{', '.join(names)}: "
-        if group is None:
-            notes.append(f"{subject}{note}")
-        else:
-            kinds.setdefault(re.sub(r" ?\([\d,]+\)", "", note), []).append(f"{subject}{note} in group {group!r}")
-    for kind, lines in kinds.items():
-        notes += lines if len(lines) <= _MOST_NOTES else [f"{kind}: {len(lines)} times in groups"]
-    return notes

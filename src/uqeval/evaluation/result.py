@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from uqeval._errors import InputError
 from uqeval._result import Grid, Result, as_text, number, versions
+from uqeval.evaluation.table import Row, Table
 from uqeval.inference.power import detectable_difference
 from uqeval.inference.result import Estimate
 from uqeval.metrics.registry import REGISTRY
@@ -20,16 +20,6 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 1
 _MOST_GROUPS = 20  # printed; all are in the data
 _LEAST_ERRORS = 10
-
-
-@dataclass(frozen=True)
-class Row:
-    """One estimate: score None belongs to the model itself, group None to all rows."""
-
-    score: str | None
-    metric: str
-    group: str | None
-    estimate: Estimate
 
 
 @dataclass(frozen=True)
@@ -61,7 +51,7 @@ class Evaluation(Result):
     accuracy: float | None
     level: float
     tie_rate: dict[str, float]
-    rows: tuple[Row, ...] = field(repr=False)
+    rows: Table = field(repr=False)
     warnings: tuple[str, ...] = ()
     heterogeneity: tuple[Mixed, ...] = field(default=(), repr=False)
     # The rows themselves, for plots and reports; None where they never were in one place.
@@ -78,16 +68,12 @@ class Evaluation(Result):
     @property
     def metrics(self) -> tuple[str, ...]:
         """Names of the metrics."""
-        return tuple(dict.fromkeys(row.metric for row in self.rows))
+        return self.rows.metrics
 
     @property
     def groups(self) -> tuple[str, ...]:
         """Names of the groups."""
-        return tuple(dict.fromkeys(row.group for row in self.rows if row.group is not None))
-
-    @cached_property
-    def _index(self) -> dict[tuple[Any, Any, Any], Estimate]:
-        return {(row.score, row.metric, row.group): row.estimate for row in self.rows}
+        return self.rows.groups
 
     def __getitem__(self, key: str | tuple[str | None, ...]) -> Estimate:
         """``ev["entropy", "uq_auc"]``, ``ev["entropy", "uq_auc", "group"]``, or ``ev["accuracy"]`` of the model."""
@@ -96,8 +82,8 @@ class Evaluation(Result):
         group = None if group is None else str(group)
         if score is None or score in self.scores:
             for name in (score, None):  # a metric of the model is the same whatever the score
-                if (name, metric, group) in self._index:
-                    return self._index[name, metric, group]
+                if (found := self.rows.find(name, metric, group)) is not None:
+                    return found
         raise InputError(
             f"There is no estimate {key!r}. Scores: {', '.join(self.scores)}. Metrics: {', '.join(self.metrics)}."
             + (f" Groups: {', '.join(self.groups)}." if self.groups else "")
@@ -111,8 +97,8 @@ class Evaluation(Result):
 
     def best(self, metric: str, group: str | None = None) -> tuple[str, ...]:
         """The scores with the best value of a metric (several where they tie; none where all are undefined)."""
-        found = {name: self._index[name, metric, group] for name in self.scores if (name, metric, group) in self._index}
-        values = {name: e.value for name, e in found.items() if not math.isnan(e.value)}
+        found = {name: self.rows.find(name, metric, group) for name in self.scores}
+        values = {name: e.value for name, e in found.items() if e is not None and not math.isnan(e.value)}
         if not values:
             return ()
         top = max(values.values()) if REGISTRY[metric].direction == "higher" else min(values.values())
@@ -159,15 +145,10 @@ class Evaluation(Result):
 
     def cells(self, panel: Panel) -> Iterator[tuple[str, list[tuple[str, bool]]]]:
         """Score by score: its name, and for each column the text and whether it is the best of the column."""
-        best = {column: self.best(*column[1:]) for column in panel.columns}
+        several = len(self.scores) > 1
+        best = {column: self.best(*column[1:]) if several else () for column in panel.columns}
         for name in self.scores:
-            yield (
-                name,
-                [
-                    (str(self._index[name, metric, group]), len(self.scores) > 1 and name in best[title, metric, group])
-                    for title, metric, group in panel.columns
-                ],
-            )
+            yield name, [(str(self.rows.find(name, *column[1:])), name in best[column]) for column in panel.columns]
 
     def headline(self) -> str:
         """Rows, errors, accuracy."""
@@ -193,8 +174,8 @@ class Evaluation(Result):
         """Plain words: how far to trust which score."""
         known = {
             row.score: row.estimate
-            for row in self.rows
-            if row.metric == "uq_auc" and row.group is None and not math.isnan(row.estimate.value)
+            for row in self.rows.whole
+            if row.metric == "uq_auc" and not math.isnan(row.estimate.value)
         }
         lines = []
         for name in self.best("uq_auc")[:1]:
@@ -242,9 +223,7 @@ class Evaluation(Result):
 
     def model_lines(self, group: str | None = None) -> list[tuple[str, Estimate]]:
         """The metrics of the model itself, which are the same for every score."""
-        return [
-            (REGISTRY[row.metric].title, row.estimate) for row in self.rows if row.score is None and row.group == group
-        ]
+        return [(REGISTRY[row.metric].title, row.estimate) for row in self.rows.of_group(group) if row.score is None]
 
     def tie_notes(self) -> list[str]:
         """Tie rates above 1%."""

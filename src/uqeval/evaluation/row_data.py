@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from functools import cached_property, partial
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from uqeval import kernels, truth
 from uqeval import scores as score_functions
-from uqeval._check import Float, Int, check_weight_values, recode
+from uqeval._check import Float, Int, check_weight_values
 from uqeval._rows import logit_loss_rows, pick, top_class
 from uqeval.inference.count import count_sample
 from uqeval.inference.measure import Measurement
@@ -47,7 +47,7 @@ class RowData:
     ) -> None:
         self.rows = Rows(n, None if weights is None else check_weight_values(weights), clusters)
         self._pred = pred
-        self._find, self._weights = find, weights
+        self._find, self.given_weights = find, weights
         self._ranked = ranked or self._column_ranked
         self._columns: dict[str, Column] = {}
         self._samples: dict[tuple[str, str], Sample] = {}
@@ -63,12 +63,6 @@ class RowData:
     def __getstate__(self) -> dict[str, Any]:
         """Without orders and counts, which can be made again."""
         return self.__dict__ | {"_samples": {}, "_rankings": {}, "_confidences": None, "kept": {}}
-
-    def split(self, codes: Int, parts: int) -> Iterator[RowData]:
-        """The rows of each part (0, 1, …), with what is computed already: columns are cut, and orders too."""
-        cut = _Cut(self, codes, parts)
-        for k in range(parts):
-            yield cut.part(k)
 
     @property
     def n(self) -> int:
@@ -186,10 +180,12 @@ class RowData:
         assert column is not None
         return column
 
+    def same_target(self, what: str) -> str:
+        """Errors in place of a loss in [0, 1] where that is what they are: one sample for the metrics of both."""
+        return "error" if what == "loss in [0, 1]" and self[what] is self["error"] else what
+
     def _sample(self, name: str, what: str) -> Sample:
-        target = self._column(what)
-        if what == "loss in [0, 1]" and target is self["error"]:
-            what = "error"  # the same sample as for the metrics that take nothing else
+        target, what = self._column(what), self.same_target(what)
         if (name, what) not in self._samples:
             losses = None if target.dtype == np.uint8 else self.ranking(what)
             self._samples[name, what] = Sample(self.ranking(f"score {name}"), target, self.rows, losses)
@@ -204,56 +200,6 @@ def _count(ranking: Ranking, samples: list[tuple[Metric, Sample]], by_row: bool)
         if metric.tally == "auc" and sample.rows.weights is None:
             sample.ranked  # noqa: B018  one sweep for all, the share of ties too
         count_sample(metric, sample)
-
-
-class _Cut:
-    """Rows by group. Columns are gathered once for all groups, and the order of a group is cut out of that of all."""
-
-    def __init__(self, whole: RowData, codes: Int, parts: int) -> None:
-        self.whole, self.codes = whole, codes
-        self.row = kernels.group(codes).row
-        self.bounds = np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=parts))])
-        self._columns: dict[str, Column] = {}
-        self._orders: dict[str, kernels.Order] = {}
-
-    def part(self, k: int) -> RowData:
-        """The rows of group k."""
-        members = self.row[self.bounds[k] : self.bounds[k + 1]]
-        rows, weights = self.whole.rows, self.whole._weights
-        clusters = None if rows.clusters is None else recode(rows.clusters[members])
-        weights = None if weights is None else weights[members]
-        return RowData(len(members), partial(self._column, k), weights, clusters, None, partial(self._ranking, k))
-
-    def _column(self, k: int, what: str) -> Column:
-        if what not in self._columns:
-            column = self.whole[what]
-            self._columns[what] = None if column is None else column[self.row]
-        column = self._columns[what]
-        return None if column is None else column[self.bounds[k] : self.bounds[k + 1]]
-
-    def _ranking(self, k: int, what: str) -> Ranking:
-        if what not in self._orders:
-            self._orders[what] = self._cut_order(self.whole.ranking(what).order)
-        order, part = self._orders[what], slice(self.bounds[k], self.bounds[k + 1])
-        values = self._column(k, what)
-        assert values is not None
-        return Ranking(values.astype(np.float64, copy=False), kernels.Order(order.row[part], order.new[part]))
-
-    @cached_property
-    def _place(self) -> NDArray[np.uint32]:
-        """Of each row inside its group."""
-        place = np.empty(len(self.row), dtype=np.uint32)
-        place[self.row] = np.arange(len(self.row)) - np.repeat(self.bounds[:-1], np.diff(self.bounds))
-        return place
-
-    def _cut_order(self, order: kernels.Order) -> kernels.Order:
-        """Group after group, each in its own order, rows numbered inside the group."""
-        slots = kernels.group(self.codes[order.row]).row
-        value = np.cumsum(order.new)[slots]
-        new = np.ones(len(slots), dtype=np.bool_)
-        new[1:] = value[1:] != value[:-1]
-        new[self.bounds[:-1][self.bounds[:-1] < len(new)]] = True
-        return kernels.Order(self._place[order.row[slots]], new)
 
 
 def _found(pred: Predictions, what: str) -> Column:

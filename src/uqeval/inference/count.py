@@ -6,6 +6,7 @@ import numpy as np
 
 from uqeval import kernels
 from uqeval._check import Float
+from uqeval._lanes import Number, choose, has_lanes
 from uqeval.inference.influence import Linear, area_influence, ece_influence, later_shares, swept_influence
 from uqeval.inference.sample import Confidences, Rows, Sample
 from uqeval.inference.tally import NAN, AreaTally, AucTally, Cells, EceTally, MeanTally, PairTally, Spread
@@ -35,13 +36,13 @@ def count_sample(metric: Metric, sample: Sample) -> AucTally | PairTally | AreaT
 
 def count_auc(sample: Sample) -> AucTally:
     sizes = sample.sizes
-    if not sizes.wrong.rows or not sizes.right.rows:
-        return AucTally(sizes, False, 0, 0)
     if sizes.plain:
         sums = sample.auc
         pairs = sums.wrong * (sample.n - sums.wrong)
         squares = (sums.wrong_squares, sums.right_squares)
         return AucTally(sizes, sample.ranking.constant, sums.credit2, pairs, *squares)
+    if not sizes.wrong.rows or not sizes.right.rows:
+        return AucTally(sizes, False, 0, 0)
     (credit, total), left = _left_out_of(sample)
     return AucTally(sizes, sample.ranking.constant, credit, total / 2, left=left)
 
@@ -55,8 +56,8 @@ def _pairs(sample: Sample) -> PairTally:
     sample, sizes = sample.as_loss, sample.rows.sizes()
     if sample.rows.plain:
         sums = sample.concordance
-        left = Spread(sample.n, sums.shift / sample.n, max(0.0, sums.shift2 - sums.shift**2 / sample.n))
-        left = left if sums.shift == sums.shift else Spread(sample.n, NAN, NAN)
+        squares = sums.shift2 - sums.shift**2 / sample.n  # NaN where a value is undefined
+        left = Spread(sample.n, sums.shift / sample.n, choose(squares < 0, lambda: 0.0, lambda: squares))
         return PairTally(sizes, sample.ranking.constant, sums.credit2, sums.comparable, left)
     (credit, total), left = _left_out_of(sample)
     return PairTally(sizes, sample.ranking.constant, 2 * credit, total, left)
@@ -130,10 +131,12 @@ def _spread(x: Float) -> Spread:
 def _area(metric: Metric, sample: Sample) -> AreaTally:
     assert metric.formula is not None
     sizes, rows, ranked = sample.sizes, sample.rows, sample.ranked
-    value = float(metric.formula.value(ranked))
+    value = metric.formula.value(ranked)
     few = _contributions(metric, sample) if metric.interval == "gamma" else {}
-    if math.isnan(value) or not sizes.wrong.rows:
-        return AreaTally(sizes, value, 0.0, 0.0, None if rows.clusters is None else 0.0, **few)
+    if not has_lanes(value):
+        value = float(value)
+        if math.isnan(value) or not sizes.wrong.rows:
+            return AreaTally(sizes, value, 0.0, 0.0, None if rows.clusters is None else 0.0, **few)
     if isinstance(ranked, Swept):
         right2, wrong2 = (x / sample.n**2 for x in swept_influence(ranked, metric).squares(ranked))
         return AreaTally(sizes, value, right2, wrong2, _swept_clusters2(metric, sample), **few)
@@ -143,7 +146,7 @@ def _area(metric: Metric, sample: Sample) -> AreaTally:
     return AreaTally(sizes, value, right2, wrong2, _clusters2(part, rows), **few)
 
 
-def _contributions(metric: Metric, sample: Sample) -> dict[str, float]:
+def _contributions(metric: Metric, sample: Sample) -> dict[str, Number]:
     """The area as Σ contributions of wrong rows, squared, and the most that one more wrong unit could add."""
     ranked, total, sizes = sample.ranked, sample.rows.total_weight, sample.sizes
     walked = isinstance(metric.formula, Formula) and metric.formula.slopes(ranked).aurc

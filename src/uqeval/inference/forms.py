@@ -13,6 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from uqeval._lanes import Number, choose, exp, isnan, larger, log, smaller, sqrt
+
 NAN = float("nan")
 
 
@@ -23,16 +25,18 @@ def load_beside() -> None:
 
 
 class Interval(NamedTuple):
-    low: float
-    high: float
+    """Ends, or arrays of them with a lane for each group: all forms here take both (`_lanes`)."""
+
+    low: Number
+    high: Number
 
 
 UNKNOWN = Interval(NAN, NAN)
 
 
-def settled(se: float, scale: float = 1.0) -> float:
+def settled(se: Number, scale: Number = 1.0) -> Number:
     """The standard error, or exactly 0 where it is nothing but rounding."""
-    return 0.0 if se <= 1e-12 * scale else se
+    return choose(se <= 1e-12 * scale, lambda: 0.0, lambda: se)
 
 
 @lru_cache
@@ -43,9 +47,19 @@ def z_quantile(level: float) -> float:
     return float(-ndtri((1 - level) / 2))
 
 
-@lru_cache(maxsize=4096)  # groups of like size ask for the same again and again
-def t_quantile(level: float, df: float) -> float:
+def t_quantile(level: float, df: Number) -> Number:
     """Half-width of a two-sided t interval; infinite for df ≤ 0."""
+    if not isinstance(df, np.ndarray):
+        return _t_quantile(level, df)
+    from scipy.special import stdtrit
+
+    each, lane = np.unique(df, return_inverse=True)  # groups of like size ask for the same
+    found = np.where(each > 1e9, z_quantile(level), -stdtrit(np.where(each > 0, each, 1.0), (1 - level) / 2))
+    return np.where((each > 0) & ~np.isnan(found), found, math.inf)[lane]
+
+
+@lru_cache(maxsize=4096)  # several metrics of a test set ask for the same
+def _t_quantile(level: float, df: float) -> float:
     from scipy.special import stdtrit
 
     if not df > 0:
@@ -56,41 +70,51 @@ def t_quantile(level: float, df: float) -> float:
     return quantile if quantile == quantile else math.inf
 
 
-def t_interval(value: float, se: float, level: float, df: float) -> Interval:
+def t_interval(value: Number, se: Number, level: float, df: Number) -> Interval:
     """value ± t·se."""
-    if not math.isfinite(value) or math.isnan(se):
-        return UNKNOWN
-    half = t_quantile(level, df) * se if se > 0 else 0.0
-    return Interval(value - half, value + half)
+
+    def known() -> Interval:
+        half = choose(se > 0, lambda: t_quantile(level, df) * se, lambda: 0.0)
+        return Interval(value - half, value + half)
+
+    return choose(isnan(value - value) | isnan(se), lambda: UNKNOWN, known)  # ∞ − ∞ is NaN
 
 
-def logit_t(value: float, se: float, level: float, df: float) -> Interval:
+def logit_t(value: Number, se: Number, level: float, df: Number) -> Interval:
     """t interval on the logit scale, for a value strictly inside (0, 1)."""
-    centre = math.log(value / (1 - value))
+    centre = log(value / (1 - value))
     half = t_quantile(level, df) * se / (value * (1 - value))
     return Interval(_expit(centre - half), _expit(centre + half))
 
 
-def log_t(value: float, se: float, level: float, df: float, cap: float = math.inf) -> Interval:
+def log_t(value: Number, se: Number, level: float, df: Number, cap: float = math.inf) -> Interval:
     """t interval on the log scale, for a positive value."""
     half = t_quantile(level, df) * se / value
-    if half > 700:
-        return Interval(0.0, cap)
-    return Interval(value * math.exp(-half), min(cap, value * math.exp(half)))
+    return choose(
+        half > 700, lambda: Interval(0.0, cap), lambda: Interval(value * exp(-half), smaller(cap, value * exp(half)))
+    )
 
 
-def wilson(share: float, size: float, level: float) -> Interval:
+def wilson(share: Number, size: Number, level: float) -> Interval:
     """Score interval of a share from `size` (effective) trials; informative at 0 and 1 too."""
     z2 = z_quantile(level) ** 2
     centre = (share + z2 / (2 * size)) / (1 + z2 / size)
-    half = math.sqrt(share * (1 - share) / size * z2 + (z2 / (2 * size)) ** 2) / (1 + z2 / size)
-    low, high = max(0.0, centre - half), min(1.0, centre + half)
-    return Interval(0.0 if share == 0 else low, 1.0 if share == 1 else high)
+    half = sqrt(share * (1 - share) / size * z2 + (z2 / (2 * size)) ** 2) / (1 + z2 / size)
+    low = choose(share == 0, lambda: 0.0, lambda: larger(0.0, centre - half))
+    return Interval(low, choose(share == 1, lambda: 1.0, lambda: smaller(1.0, centre + half)))
+
+
+def clopper_pearson(hits: Number, trials: Number, level: float) -> Interval:
+    """Exact interval of a binomial share."""
+    if not isinstance(hits, np.ndarray):
+        return _one_share(hits, trials, level)
+    pairs, lane = np.unique(hits + 1j * trials, return_inverse=True)  # groups of like size ask for the same
+    low, high = _clopper_pearson(pairs.real, pairs.imag, level)
+    return Interval(low[lane], high[lane])
 
 
 @lru_cache(maxsize=4096)
-def clopper_pearson(hits: float, trials: float, level: float) -> Interval:
-    """Exact interval of a binomial share."""
+def _one_share(hits: float, trials: float, level: float) -> Interval:
     low, high = _clopper_pearson(np.array([hits]), np.array([trials]), level)
     return Interval(float(low[0]), float(high[0]))
 
@@ -107,7 +131,7 @@ def _clopper_pearson(
     return np.where(hits == 0, 0.0, low), np.where(misses == 0, 1.0, high)
 
 
-def fay_feuer(value: float, variance: float, largest: float, level: float, cap: float) -> Interval:
+def fay_feuer(value: Number, variance: Number, largest: Number, level: float, cap: float) -> Interval:
     """Gamma interval (Fay & Feuer 1997) of Σ weight·count for few events; works at no event.
 
     `largest` is the weight that one more event could have had.
@@ -115,12 +139,14 @@ def fay_feuer(value: float, variance: float, largest: float, level: float, cap: 
     from scipy.special import gammaincinv
 
     alpha = 1 - level
-    low = 0.0
-    if value > 0 and variance > 0:
-        low = variance / value * float(gammaincinv(value**2 / variance, alpha / 2))
+    low = choose(
+        (value > 0) & (variance > 0),
+        lambda: variance / value * gammaincinv(value**2 / variance, alpha / 2),
+        lambda: 0.0,
+    )
     up_value, up_variance = value + largest, variance + largest**2
-    high = up_variance / up_value * float(gammaincinv(up_value**2 / up_variance, 1 - alpha / 2))
-    return Interval(low, min(cap, high))
+    high = smaller(cap, up_variance / up_value * gammaincinv(up_value**2 / up_variance, 1 - alpha / 2))
+    return Interval(low, high) if isinstance(high, np.ndarray) else Interval(float(low), float(high))
 
 
 def risk_band(
@@ -130,7 +156,9 @@ def risk_band(
     return _clopper_pearson(errors.astype(np.float64), accepted.astype(np.float64), level)
 
 
-def _expit(x: float) -> float:
-    if x >= 0:
-        return 1.0 / (1.0 + math.exp(-min(x, 745.0)))
-    return math.exp(max(x, -745.0)) / (1.0 + math.exp(max(x, -745.0)))
+def _expit(x: Number) -> Number:
+    return choose(
+        x >= 0,
+        lambda: 1.0 / (1.0 + exp(-smaller(x, 745.0))),
+        lambda: exp(larger(x, -745.0)) / (1.0 + exp(larger(x, -745.0))),
+    )

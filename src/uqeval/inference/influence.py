@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from uqeval._check import Float
+from uqeval._lanes import Number, choose, larger
 from uqeval.inference.sample import Sample
 from uqeval.metrics.areas import Accepted, Blocks, Formula, Ranked, Swept
 from uqeval.metrics.calibration import Bins, l1
@@ -31,12 +32,12 @@ class Linear(NamedTuple):
     """Influences of 0/1 errors on an area: (slope·x + right or wrong)/per, x being e or credit2 of the sweep."""
 
     of_credit: bool
-    slope: float
-    right: float
-    wrong: float
-    per: float
+    slope: Number
+    right: Number
+    wrong: Number
+    per: Number
 
-    def squares(self, swept: Swept) -> tuple[float, float]:
+    def squares(self, swept: Swept) -> tuple[Number, Number]:
         """Σ of squares over the right and over the wrong rows; integers up to the last division where x is credit2."""
         sums, found = swept.sums, []
         credits = ((sums.credit2, sums.right_squares), (sums.credit2, sums.wrong_squares))
@@ -44,12 +45,15 @@ class Linear(NamedTuple):
         for (first, second), own, rows in zip(
             moments, (self.right, self.wrong), (swept.right, sums.wrong), strict=True
         ):
-            if sums.blocks <= 1 and rows:  # all rows of a class are alike: nothing to lose digits in
-                total = rows * (self.slope * (first / rows) + own) ** 2
-            else:
-                total = self.slope * self.slope * second + 2 * self.slope * own * first + rows * own * own
-            found.append(max(0.0, total / self.per**2))
+            found.append(larger(0.0, self._total(first, second, own, rows, sums.blocks) / self.per**2))
         return found[0], found[1]
+
+    def _total(self, first: Number, second: Number, own: Number, rows: Number, blocks: Number) -> Number:
+        return choose(
+            (blocks <= 1) & (rows > 0),  # all rows of a class are alike: nothing to lose digits in
+            lambda: rows * (self.slope * (first / rows) + own) ** 2,
+            lambda: self.slope * self.slope * second + 2 * self.slope * own * first + rows * own * own,
+        )
 
     def at_places(self, swept: Swept) -> Float:
         """In order of the score."""
@@ -83,10 +87,10 @@ class CutSums(NamedTuple):
     """The surest share of 0/1 errors: influences are a·(v − near)/coverage − (risk − near), a how much is accepted."""
 
     coverage: float
-    risk: float
-    near: float
-    cut: tuple[int, int]  # the block of tied rows that the cut goes through
-    share: float  # how much of it is accepted
+    risk: Number
+    near: Number
+    cut: tuple[Number, Number]  # the block of tied rows that the cut goes through
+    share: Number  # how much of it is accepted
 
     @classmethod
     def of(cls, swept: Swept, rule: Accepted) -> CutSums:
@@ -94,15 +98,16 @@ class CutSums(NamedTuple):
         start, end = swept.block_at(place)
         return cls(rule.coverage, *swept.accepted(rule.coverage), (start, end), (place - start) / (end - start))
 
-    def value(self, wrong: float, share: float) -> float:
+    def value(self, wrong: float, share: Number) -> Number:
         return share * (wrong - self.near) / self.coverage - (self.risk - self.near)
 
-    def squares(self, swept: Swept) -> tuple[float, float]:
+    def squares(self, swept: Swept) -> tuple[Number, Number]:
         """Σ over the right and over the wrong rows."""
         start, end = self.cut
         bounds = [0, swept.wrong_before(start), swept.wrong_before(end), swept.sums.wrong]
         places = [0, start, end, swept.sums.rows]
-        right2 = wrong2 = 0.0
+        right2: Number = 0.0
+        wrong2: Number = 0.0
         for k, share in enumerate((1.0, self.share, 0.0)):
             wrong = bounds[k + 1] - bounds[k]
             right2 += (places[k + 1] - places[k] - wrong) * self.value(0.0, share) ** 2

@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from uqeval._check import Float, Progress, check_seed
 from uqeval.inference.bootstrap import resample_ece, resample_means, resample_samples
+from uqeval.inference.calibrated import miscalibrated
 from uqeval.inference.count import calibration_cells, count_ece, count_mean, count_sample
 from uqeval.inference.influence import ece_influence
-from uqeval.inference.intervals import estimate_ece, estimate_mean, estimate_ranking, miscalibrated
+from uqeval.inference.intervals import estimate_ece, estimate_mean, estimate_ranking
 from uqeval.inference.joint import joint_of_rows, joint_of_samples
 from uqeval.inference.result import Estimate
 from uqeval.inference.sample import Confidences, Rows, Sample
@@ -32,25 +33,30 @@ class Measurement:
         """Value, standard error and the interval of the metric; the seed is for intervals that draw."""
         metric, given = self.metric, self.given
         if isinstance(given, Sample):
-            return estimate_ranking(metric, count_sample(metric, given), level)
+            return _one(estimate_ranking(metric, count_sample(metric, given), level))
         if not isinstance(given, Confidences):
-            return estimate_mean(metric, count_mean(given, self.rows), level)
+            return _one(estimate_mean(metric, count_mean(given, self.rows), level))
         tally, confidences = count_ece(given), given
 
-        def rejected() -> bool:
+        def rejected(_: bool) -> bool:
             if level not in confidences.tested:
                 confidences.tested[level] = miscalibrated(
                     tally, calibration_cells(confidences), 1 - level, check_seed(seed)
                 )
             return confidences.tested[level]
 
-        return estimate_ece(metric, tally, level, rejected)
+        return _one(estimate_ece(metric, tally, level, rejected))
+
+
+def _one(found: Any) -> Estimate:
+    assert isinstance(found, Estimate)
+    return found
 
 
 def estimate_share(hits: NDArray[Any], rows: Rows, level: float) -> Estimate:
     """The share of the rows that are hit (1, else 0), with the interval of the accuracy."""
     metric = REGISTRY["accuracy"]
-    return estimate_mean(metric, count_mean(hits.astype(np.float64), rows), level)
+    return _one(estimate_mean(metric, count_mean(hits.astype(np.float64), rows), level))
 
 
 def resample(

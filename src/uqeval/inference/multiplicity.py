@@ -161,7 +161,7 @@ class Heterogeneity(NamedTuple):
     p: float
 
 
-def heterogeneity(values: Sequence[float], se: Sequence[float], df2: float) -> Heterogeneity:
+def heterogeneity(values: Sequence[float] | Float, se: Sequence[float] | Float, df2: float) -> Heterogeneity:
     """Wald test that the values of independent groups are equal, F-scaled as Hotelling's; NaN where it fails."""
     from scipy.special import fdtrc
 

@@ -2,7 +2,8 @@
 
 Rows in memory (`count`), rows on an engine (`distributed.plan`), rows that stream by and rows on a GPU differ only in
 how they are counted. What they hand over is one of these records; `intervals` and `paired` do the rest. Clusters and
-weights are part of a record. Parts that were counted against one and the same ranking merge into the whole.
+weights are part of a record. Parts that were counted against one and the same ranking merge into the whole. Numbers of
+many groups of plain rows may stand side by side in one record, as arrays with a lane for each (`_lanes`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 
 from uqeval import kernels
 from uqeval._check import Float, Int
+from uqeval._lanes import Number, choose
 from uqeval.metrics.calibration import Bins
 from uqeval.metrics.correlation import tau_b
 
@@ -27,14 +29,14 @@ _TINY = 1e-9  # of the variances: below that the covariance route has lost its d
 class Mass(NamedTuple):
     """Rows, Σ weight, Σ weight²."""
 
-    rows: int
-    weight: float
-    squares: float
+    rows: Number
+    weight: Number
+    squares: Number
 
     @property
-    def size(self) -> float:
+    def size(self) -> Number:
         """Effective number of rows of unequal weight (Kish); 0 for none."""
-        return self.weight**2 / self.squares if self.squares > 0 else 0.0
+        return choose(self.squares > 0, lambda: self.weight**2 / self.squares, lambda: 0.0)
 
     def merge(self, other: Mass) -> Mass:
         return Mass(self.rows + other.rows, self.weight + other.weight, self.squares + other.squares)
@@ -65,7 +67,7 @@ class Sizes:
     binary: bool = False  # the loss is 0/1: wrong rows are errors
 
     @property
-    def rows(self) -> int:
+    def rows(self) -> Number:
         return self.right.rows + self.wrong.rows
 
     @property
@@ -78,19 +80,19 @@ class Sizes:
         return self.clusters is None and not self.weighted
 
     @property
-    def units(self) -> float:
+    def units(self) -> Number:
         """Independent units: clusters, or effective rows."""
         return self.clusters.all if self.clusters is not None else self.total.size if self.weighted else self.rows
 
     @property
-    def sides(self) -> tuple[float, float]:
+    def sides(self) -> tuple[Number, Number]:
         """Units among the right and among the wrong rows."""
         return self.clusters[1:] if self.clusters is not None else (self.right.size, self.wrong.size)
 
     @property
-    def errors(self) -> float:
+    def errors(self) -> Number:
         """Effective number of errors: the count, or Kish's size of weights times losses."""
-        return float(self.wrong.rows) if self.binary and not self.weighted else self.loss.size
+        return 1.0 * self.wrong.rows if self.binary and not self.weighted else self.loss.size
 
     def merge(self, other: Sizes) -> Sizes:
         clusters = None if self.clusters is None or other.clusters is None else self.clusters.merge(other.clusters)
@@ -111,9 +113,9 @@ class Sizes:
 class Spread(NamedTuple):
     """Numbers: how many, their mean, and Σ (x − mean)²."""
 
-    units: int
-    mean: float
-    squares: float
+    units: Number
+    mean: Number
+    squares: Number
 
     @classmethod
     def of(cls, x: Float) -> Spread:
@@ -188,10 +190,9 @@ class _Sums:
 
     _shared: tuple[str, ...] = ()
 
-    def mapped(self, affine: tuple[float, float]) -> float:
+    def mapped(self, affine: tuple[float, float]) -> Number:
         """a + b · the value."""
-        value: float = self.value  # type: ignore[attr-defined]
-        return affine[0] + affine[1] * value
+        return affine[0] + affine[1] * self.value  # type: ignore[attr-defined]
 
     def merge(self, other: Self) -> Self:
         return type(self)(**{f.name: self._merged(other, f.name) for f in fields(self)})  # type: ignore[arg-type]
@@ -210,17 +211,17 @@ class AucTally(_Sums):
     """UQ-AUC: credits of the wrong rows, and what its standard error is made of."""
 
     sizes: Sizes
-    constant: bool  # all scores are equal
-    credit2: float  # over the wrong rows, doubled: an integer where rows weigh the same
-    pairs: float  # weight of the pairs of a wrong and a right row
-    wrong_squares: int = 0  # Σ credit2² over the wrong rows, where they weigh the same …
-    right_squares: int = 0  # … and over the right rows
+    constant: Number  # all scores are equal
+    credit2: Number  # over the wrong rows, doubled: an integer where rows weigh the same
+    pairs: Number  # weight of the pairs of a wrong and a right row
+    wrong_squares: Number = 0  # Σ credit2² over the wrong rows, where they weigh the same …
+    right_squares: Number = 0  # … and over the right rows
     left: Spread | None = None  # of the values without each row or cluster, where rows weigh or belong together
     _shared = ("constant",)
 
     @property
-    def value(self) -> float:
-        return self.credit2 / (2 * self.pairs) if self.pairs else NAN
+    def value(self) -> Number:
+        return choose(self.pairs > 0, lambda: self.credit2 / (2 * self.pairs), lambda: NAN)
 
 
 @dataclass(frozen=True)
@@ -228,32 +229,33 @@ class PairTally(_Sums):
     """UQ-C-index, Somers' D and Kendall's tau-b: pairs that differ in the target, each counted twice."""
 
     sizes: Sizes
-    constant: bool
-    credit2: float  # doubled credit of all rows
-    comparable: float
+    constant: Number
+    credit2: Number  # doubled credit of all rows
+    comparable: Number
     left: Spread  # of the values without each row or cluster, less any number; NaN where one is undefined
     in_score: float | None = None  # pairs that differ in the score: for tau-b
     _shared = ("constant",)
 
     @property
-    def value(self) -> float:
+    def value(self) -> Number:
         """C, or for tau-b (τ + 1)/2."""
-        if self.in_score is None:
-            return self.credit2 / (2 * self.comparable) if self.comparable else NAN
-        return (self._tau + 1) / 2
+        if self.in_score is not None:
+            return (self._tau + 1) / 2
+        return choose(self.comparable > 0, lambda: self.credit2 / (2 * self.comparable), lambda: NAN)
 
     @property
     def _tau(self) -> float:
         sign, in_score = self.credit2 - self.comparable, self.in_score or 0.0
         return tau_b(sign, in_score, self.comparable, rounded=self.sizes.weighted)
 
-    def mapped(self, affine: tuple[float, float]) -> float:
+    def mapped(self, affine: tuple[float, float]) -> Number:
         """Without the rounding of 2·C − 1 where that is asked for: D, or tau-b."""
         if affine != (-1.0, 2.0):
             return super().mapped(affine)
         if self.in_score is not None:
             return self._tau
-        return (self.credit2 - self.comparable) / self.comparable if self.comparable else NAN
+        excess = self.credit2 - self.comparable
+        return choose(self.comparable > 0, lambda: excess / self.comparable, lambda: NAN)
 
 
 @dataclass(frozen=True)
@@ -261,12 +263,12 @@ class AreaTally(_Sums):
     """A metric of the areas: its value, and Σ of squared influences (times weight over Σ weight)."""
 
     sizes: Sizes
-    value: float
-    right2: float  # over rows without loss
-    wrong2: float  # over rows with a loss
+    value: Number
+    right2: Number  # over rows without loss
+    wrong2: Number  # over rows with a loss
     clusters2: float | None = None  # over clusters, influences summed first
-    contributions2: float = 0.0  # Σ over wrong rows of their squared part of the value
-    largest: float = 0.0  # the most that one more wrong unit could add to the value
+    contributions2: Number = 0.0  # Σ over wrong rows of their squared part of the value
+    largest: Number = 0.0  # the most that one more wrong unit could add to the value
     _shared = ("value", "largest")
 
 
@@ -275,10 +277,10 @@ class MeanTally(_Sums):
     """A mean over rows: Σ of squared deviations (times weight over Σ weight)."""
 
     sizes: Sizes
-    value: float
-    squares: float
+    value: Number
+    squares: Number
     clusters2: float | None = None
-    infinite: int = 0
+    infinite: Number = 0
     _shared = ("value",)
 
 
@@ -298,7 +300,7 @@ class EceTally(_Sums):
 
     sizes: Sizes
     bins: Bins
-    squares: float
+    squares: Number
     clusters2: float | None = None
     _shared = ("bins",)
 

@@ -35,10 +35,13 @@ __all__ = [
     "bootstrap_totals",
     "cell_sums",
     "concordance",
+    "concordance_parts",
     "concordance_sums",
     "cores",
     "credits",
+    "cut_order",
     "draw_units",
+    "exceeding",
     "group",
     "held",
     "mark",
@@ -51,6 +54,7 @@ __all__ = [
     "running_moments",
     "side_by_side",
     "sweep",
+    "sweep_parts",
     "sweep_rows",
     "threads",
     "unit_sums",
@@ -198,6 +202,11 @@ def sweep(marks: Bit) -> Sweep:
     return _kernels().sweep(marks)
 
 
+def sweep_parts(marks: Bit, start: Int) -> Sweep:
+    """`sweep` of many parts of at most 65,535 rows, as arrays: part k from start[k] to start[k + 1]."""
+    return _kernels().sweep_parts(marks, start)
+
+
 def credits(marks: Bit) -> NDArray[np.uint32]:
     """credit2 of every row, in order of the score."""
     return _kernels().credits(marks)
@@ -233,9 +242,24 @@ def ordered_concordance(order: Order, losses: Order) -> ConcordanceSums:
     return _kernels().ordered_concordance(order, losses, _threads_for(len(order.row)))
 
 
+def cut_order(order: Order, part: NDArray[np.uint32], start: Int) -> Order:
+    """Part after part, each in the order that it has; part[i] is that of row i, and start[k] where part k starts."""
+    return _kernels().cut_order(order, part, start)
+
+
+def concordance_parts(order: Order, losses: Order, start: Int) -> ConcordanceSums:
+    """`ordered_concordance` of each part, as arrays, from orders that are cut; parts as in `sweep_parts`."""
+    return _kernels().concordance_parts(order, losses, start)
+
+
 def concordance_sums(credit2: Int, comparable: Int) -> ConcordanceSums:
     """Totals and delete-one moments of the per-row counts."""
     return _kernels().concordance_sums(credit2, comparable)
+
+
+def exceeding(uniform: Float, mean: Float, weight: Float, first: Int, share: Float, observed: float, most: int) -> int:
+    """How many rows of `uniform` draw labels that look less calibrated than those observed: see `plain.calibration`."""
+    return int(_kernels().exceeding(uniform, mean, weight, first, share, observed, most))
 
 
 def order_free_sum(x: Float) -> float:

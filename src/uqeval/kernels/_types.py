@@ -9,6 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from uqeval._lanes import Number
+
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 Bit = NDArray[np.uint8]
@@ -81,12 +83,12 @@ class Order:
 
 
 class AucSums(NamedTuple):
-    """Exact sums over the rows of a 0/1 loss."""
+    """Exact sums over the rows of a 0/1 loss. Here and below: numbers, or arrays of them, part by part."""
 
-    wrong: int  # rows with error = 1
-    credit2: int  # over the wrong rows; the right rows have the same total
-    wrong_squares: int  # Σ credit2² over the wrong rows
-    right_squares: int
+    wrong: Number  # rows with error = 1
+    credit2: Number  # over the wrong rows; the right rows have the same total
+    wrong_squares: Number  # Σ credit2² over the wrong rows
+    right_squares: Number
 
 
 class Sweep(NamedTuple):
@@ -96,24 +98,24 @@ class Sweep(NamedTuple):
     there to the end, averaged over the places of its ties. e = g − best − slope·(v − rate), g less the oracle's part.
     """
 
-    rows: int
-    wrong: int
-    credit2: int
-    wrong_squares: int
-    right_squares: int
-    later2: int  # Σ over wrong rows of (twice the rows behind, tied ones half)²
-    tied_pairs: int  # ordered
-    blocks: int  # of tied rows
-    aurc: float
-    best: float  # AURC of the oracle: right rows first
-    slope: float
-    rate: float
-    wrong_sum: float  # Σ e over wrong rows …
-    wrong_sum2: float  # … and Σ e²
-    right_sum: float
-    right_sum2: float
-    shares2: float  # Σ L² over wrong rows
-    harmonic: float  # Σ 1/k over all places
+    rows: Number
+    wrong: Number
+    credit2: Number
+    wrong_squares: Number
+    right_squares: Number
+    later2: Number  # Σ over wrong rows of (twice the rows behind, tied ones half)²
+    tied_pairs: Number  # ordered
+    blocks: Number  # of tied rows
+    aurc: Number
+    best: Number  # AURC of the oracle: right rows first
+    slope: Number
+    rate: Number
+    wrong_sum: Number  # Σ e over wrong rows …
+    wrong_sum2: Number  # … and Σ e²
+    right_sum: Number
+    right_sum2: Number
+    shares2: Number  # Σ L² over wrong rows
+    harmonic: Number  # Σ 1/k over all places
 
     @property
     def auc(self) -> AucSums:
@@ -123,13 +125,13 @@ class Sweep(NamedTuple):
 class ConcordanceSums(NamedTuple):
     """Totals over rows (each pair twice), and moments of the delete-one shifts of C."""
 
-    credit2: int
-    comparable: int
-    shift: float  # Σ d_i, d_i = C without row i − C; NaN where a row holds all comparable pairs
-    shift2: float  # Σ d_i²
+    credit2: Number
+    comparable: Number
+    shift: Number  # Σ d_i, d_i = C without row i − C; NaN where a row holds all comparable pairs
+    shift2: Number  # Σ d_i²
 
 
-def alike_sums(n: int, credit2: int, comparable: int, squares: int) -> ConcordanceSums:
+def alike_sums(n: Number, credit2: Number, comparable: Number, squares: Number) -> ConcordanceSums:
     """Where all rows have m comparable rows (no ties), d_i is linear in credit2_i and integers do, exactly."""
     left = comparable - 2 * (comparable // n)
     return ConcordanceSums(credit2, comparable, 0.0, (n * squares - credit2**2) / (n * left**2))

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from uqeval import kernels
 from uqeval._check import Bit, Float, Int
+from uqeval._lanes import Number, choose, larger, smaller
 
 
 class Ranking:
@@ -150,10 +151,10 @@ class Accepted:
         """How much of a stretch is accepted: of tied rows, the expectation over their order."""
         return np.clip((self.coverage * total - start) / (stop - start), 0.0, 1.0)
 
-    def next_to(self, total: float, rows: int) -> tuple[float, float]:
+    def next_to(self, total: Number, rows: Number) -> tuple[Number, Number]:
         """The stretch next to the cut: as many rows as tell the risk there, n^(2/3) of them."""
         cut, half = self.coverage * total, total / rows ** (1 / 3) / 2
-        return max(0.0, cut - half), min(float(total), cut + half)
+        return larger(0.0, cut - half), smaller(1.0 * total, cut + half)
 
     def near(self, start: Any, stop: Any, total: float, rows: int) -> Any:
         """How much of a stretch lies next to the cut."""
@@ -189,38 +190,39 @@ class Swept:
         return kernels.sweep_rows(self.row_marks)
 
     @property
-    def right(self) -> int:
+    def right(self) -> Number:
         return self.sums.rows - self.sums.wrong
 
     @property
-    def rate(self) -> float:
+    def rate(self) -> Number:
         return self.sums.rate
 
     @property
-    def aurc(self) -> float:
+    def aurc(self) -> Number:
         return self.sums.aurc
 
     @cached_property
-    def excess(self) -> float:
+    def excess(self) -> Number:
         """Exactly 0 for a perfect ranking."""
         perfect = self.sums.credit2 == 2 * self.sums.wrong * self.right
-        return 0.0 if perfect else max(0.0, self.sums.aurc - self.sums.best)
+        return choose(perfect, lambda: 0.0, lambda: larger(0.0, self.sums.aurc - self.sums.best))
 
     @cached_property
-    def span(self) -> float:
-        return self.sums.rate - self.sums.best if self.sums.wrong and self.right else 0.0
+    def span(self) -> Number:
+        both = (self.sums.wrong > 0) & (self.right > 0)
+        return choose(both, lambda: self.sums.rate - self.sums.best, lambda: 0.0)
 
     @cached_property
-    def accepted2(self) -> int:
+    def accepted2(self) -> Number:
         """2n²·AUGRC."""
         return 2 * self.right * self.sums.wrong - self.sums.credit2 + self.sums.wrong**2
 
     @cached_property
-    def augrc(self) -> float:
+    def augrc(self) -> Number:
         return self.accepted2 / (2 * self.sums.rows**2)
 
     @cached_property
-    def h_auc(self) -> float:
+    def h_auc(self) -> Number:
         return self.sums.credit2 / (2 * self.sums.rows**2)
 
     @cached_property
@@ -228,7 +230,7 @@ class Swept:
         """Wrong rows before some places."""
         return {0: 0}
 
-    def wrong_before(self, place: int) -> int:
+    def wrong_before(self, place: Number) -> Number:
         """Wrong rows among the first."""
         if place not in self._counted:
             near = max(known for known in self._counted if known < place)
@@ -236,7 +238,7 @@ class Swept:
             self._counted[place] = self._counted[near] + between
         return self._counted[place]
 
-    def block_at(self, place: float) -> tuple[int, int]:
+    def block_at(self, place: Number) -> tuple[Number, Number]:
         """Start and end of the block of tied rows around a place."""
         marks, n = self.marks, len(self.marks)
         start = end = min(int(place), n - 1)
@@ -251,28 +253,59 @@ class Swept:
                 return start, end + 1 + int(step[0]) if len(step) else n
             end += 4096
 
-    def wrong_until(self, place: float) -> float:
+    def wrong_until(self, place: Number) -> Number:
         """Wrong rows among the first, a fraction of a row included; of tied rows the expectation over their order."""
         start, end = self.block_at(place)
         before = self.wrong_before(start)
         return before + (self.wrong_before(end) - before) * (place - start) / (end - start)
 
     @cached_property
-    def _accepted(self) -> dict[float, tuple[float, float]]:
+    def _accepted(self) -> dict[float, tuple[Number, Number]]:
         return {}
 
-    def accepted(self, coverage: float) -> tuple[float, float]:
+    def accepted(self, coverage: float) -> tuple[Number, Number]:
         """Risk of the surest share, and risk of the rows next to the cut."""
         if coverage not in self._accepted:
             self._accepted[coverage] = self._accept(coverage)
         return self._accepted[coverage]
 
-    def _accept(self, coverage: float) -> tuple[float, float]:
+    def _accept(self, coverage: float) -> tuple[Number, Number]:
         n = self.sums.rows
         cut = coverage * n
         low, high = Accepted(coverage).next_to(n, n)
         near = (self.wrong_until(high) - self.wrong_until(low)) / (high - low)
-        return min(1.0, self.wrong_until(cut) / cut), near
+        return smaller(1.0, self.wrong_until(cut) / cut), near
+
+
+@dataclass(frozen=True)
+class SweptParts(Swept):
+    """The same of many parts of the rows, in arrays: part k takes the places from start[k] to start[k + 1]."""
+
+    start: Int
+
+    @cached_property
+    def sums(self) -> kernels.Sweep:
+        return kernels.sweep_parts(self.marks, self.start)
+
+    @cached_property
+    def _wrong(self) -> Int:
+        """Wrong rows before each place, of all parts."""
+        return np.concatenate([[0], np.cumsum(self.marks & 1, dtype=np.int64)])
+
+    @cached_property
+    def _blocks(self) -> tuple[Int, Int]:
+        """The block of each place, and where blocks start."""
+        new = self.ranking.order.new
+        return np.cumsum(new) - 1, np.append(np.flatnonzero(new), len(new))
+
+    def wrong_before(self, place: Int) -> Int:
+        first = self.start[:-1]
+        return self._wrong[first + place] - self._wrong[first]
+
+    def block_at(self, place: Float) -> tuple[Int, Int]:
+        first, (of_place, bounds) = self.start[:-1], self._blocks
+        block = of_place[first + np.minimum(place.astype(np.int64), self.sums.rows - 1)]
+        return bounds[block] - first, bounds[block + 1] - first
 
 
 def ranked_by(ranking: Ranking, loss: NDArray[Any], weights: Float | None, losses: Ranking | None = None) -> Any:

@@ -4,21 +4,25 @@ Plug-in ECE is biased upwards, most for good models and small samples; the debia
 """
 
 import math
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from uqeval import kernels
 from uqeval._check import MEND, Float, Int, check_bits_and_weights, check_choice, check_vector
 from uqeval._errors import InputError
+from uqeval._lanes import Number, larger
 
 Scheme = Literal["width", "mass"]
 Norm = Literal["l1", "l2"]
 
 
 class Bins(NamedTuple):
-    """Non-empty bins of confidence: share of weight, mean of correct − confidence, variance of that mean."""
+    """Bins of confidence: share of weight, mean of correct − confidence, variance of that mean.
+
+    Those that are not empty; of many groups all bins, in arrays of shape (groups, bins), empty ones with a share of 0.
+    """
 
     row_bin: Int  # bin of each row, 0..bins-1
     share: Float
@@ -99,6 +103,11 @@ def check_confidence(
     return c if keep is None else c[keep], a.astype(np.float64), w
 
 
+def bin_edges(bins: int = 15) -> Float:
+    """Inner edges of bins of equal width."""
+    return np.arange(1, bins) / bins
+
+
 def bin_rows(
     confidence: Float, correct: Float, weights: Float | None, *, bins: int = 15, scheme: str = "width"
 ) -> Bins:
@@ -107,7 +116,7 @@ def bin_rows(
         raise InputError(f"`bins` must be a whole number ≥ 1; it is {bins!r}.")
     n = len(confidence)
     if check_choice("scheme", scheme, ("width", "mass")) == "width":
-        edges: NDArray[np.float64] = np.arange(1, bins) / bins
+        edges = bin_edges(bins)
     else:
         ranks = [-(-n * k // bins) - 1 for k in range(1, bins)]  # ceil(nk/B) − 1 in integers
         edges = np.unique(np.sort(confidence)[[rank for rank in ranks if rank >= 0]]) if ranks else np.empty(0)
@@ -129,11 +138,16 @@ def bin_rows(
     return Bins(index, weight / weight.sum(), gap, variance)
 
 
-def l1(bins: Bins) -> float:
-    return float((bins.share * np.abs(bins.gap)).sum())
+def l1(bins: Bins) -> Number:
+    return _number((bins.share * np.abs(bins.gap)).sum(axis=-1))
 
 
-def debiased_l1(bins: Bins) -> float:
+def _number(x: Any) -> Number:
+    """A plain one, or one for each of many groups."""
+    return x if isinstance(x, np.ndarray) else float(x)
+
+
+def debiased_l1(bins: Bins) -> Number:
     """Σ p_b (|gap_b| − bias_b), bias_b the excess of a folded normal's mean over |gap_b|; not below 0."""
     from scipy.special import ndtr
 
@@ -142,9 +156,9 @@ def debiased_l1(bins: Bins) -> float:
     z = np.divide(gap, sd, out=np.zeros_like(gap), where=noisy)
     folded = sd * math.sqrt(2 / math.pi) * np.exp(-z * z / 2) + gap * (1 - 2 * ndtr(-z))
     bias = np.where(noisy, folded - gap, 0.0)
-    return max(0.0, float((bins.share * (gap - bias)).sum()))
+    return larger(0.0, _number((bins.share * (gap - bias)).sum(axis=-1)))
 
 
-def squared_l2(share: Float, gap: Float, variance: Float) -> float:
+def squared_l2(share: Float, gap: Float, variance: Float) -> Number:
     """Debiased L2² (unbiased, may be negative): the statistic of the calibration test."""
-    return float((share * (gap * gap - variance)).sum())
+    return _number((share * (gap * gap - variance)).sum(axis=-1))

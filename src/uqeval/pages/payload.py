@@ -194,7 +194,7 @@ def _groups(ev: Evaluation, shown: list[str], metric: str | None) -> dict[str, A
     if not ev.groups:
         return None
     groups = ev.groups[:_MOST_GROUPS]
-    models = list(dict.fromkeys(row.metric for row in ev.rows if row.score is None))[:1]
+    models = list(dict.fromkeys(row.metric for row in ev.rows.whole if row.score is None))[:1]
     scored = [] if metric is None else shown
     keys = [*((None, name) for name in models), *((name, metric) for name in scored)]
     rows = []

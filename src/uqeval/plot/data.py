@@ -60,7 +60,7 @@ def rows_of(ev: Any) -> RowData:
 def shown(ev: Evaluation, scores: Sequence[str] | str | None, most: int = MOST_SCORES) -> list[str]:
     """The scores to draw: those asked for, or the best few by UQ-AUC (the first few where it was not computed)."""
     if scores is None:
-        known = {row.score: row.estimate.value for row in ev.rows if row.metric == "uq_auc" and row.group is None}
+        known = {row.score: row.estimate.value for row in ev.rows.whole if row.metric == "uq_auc"}
 
         def rank(name: str) -> tuple[bool, float]:
             value = known.get(name, math.nan)

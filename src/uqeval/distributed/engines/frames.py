@@ -22,22 +22,6 @@ from uqeval.distributed.memory import usual_memory
 _ENGINES = {"dask": "dask", "pyspark": "spark"}  # of frames that are on a cluster already
 
 
-# "package.Class" of a lazy frame; the class may be a base of the frame's own.
-KINDS = (
-    *("polars.LazyFrame", "duckdb.DuckDBPyRelation", "ibis.Table", "dask.DataFrame", "pyspark.DataFrame"),
-    *("sqlframe.BaseDataFrame", "narwhals.LazyFrame"),
-)
-
-
-def kind_of(given: Any) -> str | None:
-    """The kind of a lazy frame; None for everything else."""
-    for cls in type(given).__mro__:
-        name = f"{cls.__module__.split('.')[0].lstrip('_')}.{cls.__name__}"
-        if name in KINDS:
-            return name
-    return None
-
-
 def open_frame(
     frame: Any,
     *,

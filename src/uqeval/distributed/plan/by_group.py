@@ -16,8 +16,8 @@ from uqeval.distributed.plan.run import Run
 from uqeval.evaluation.candidates import Candidate
 from uqeval.evaluation.compare import Differences, differences_of_rows
 from uqeval.evaluation.evaluate import How, estimates
-from uqeval.evaluation.result import Row
 from uqeval.evaluation.row_data import RowData
+from uqeval.evaluation.table import Row
 from uqeval.metrics.registry import REGISTRY
 
 T = TypeVar("T")

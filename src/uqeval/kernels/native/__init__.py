@@ -13,8 +13,11 @@ __all__ = [
     "bootstrap_totals",
     "cell_sums",
     "concordance",
+    "concordance_parts",
     "concordance_sums",
     "credits",
+    "cut_order",
+    "exceeding",
     "hold",
     "mark",
     "mark_ordered",
@@ -25,6 +28,7 @@ __all__ = [
     "pair_counts",
     "running_moments",
     "sweep",
+    "sweep_parts",
     "sweep_rows",
     "unit_sums",
     "weighted_credit",
@@ -60,6 +64,13 @@ def auc_sums(score: Float, error: Bit, threads: int = 1) -> AucSums:
 
 def sweep(marks: Bit) -> Sweep:
     return Sweep(*_native.sweep(np.ascontiguousarray(marks)))
+
+
+def sweep_parts(marks: Bit, start: Int) -> Sweep:
+    parts = len(start) - 1
+    whole, real = np.empty((parts, 8), dtype=np.int64), np.empty((parts, 10))
+    _native.sweep_parts(np.ascontiguousarray(marks), start, whole, real)
+    return Sweep(*np.ascontiguousarray(whole.T), *np.ascontiguousarray(real.T))
 
 
 def sweep_rows(marks: Bit) -> tuple[Float, NDArray[np.uint32]]:
@@ -118,6 +129,25 @@ def ordered_concordance(order: Order, losses: Order, threads: int = 1) -> Concor
     return _summed(len(order.row), _native.concord_ordered(*_arrays(order), *_arrays(losses), threads))
 
 
+def cut_order(order: Order, part: NDArray[np.uint32], start: Int) -> Order:
+    row, new = np.empty(len(part), dtype=np.uint32), np.empty(len(part), dtype=np.uint8)
+    _native.cut(*_arrays(order), part, start, row, new)
+    return Order(row, new.view(np.bool_))
+
+
+def concordance_parts(order: Order, losses: Order, start: Int) -> ConcordanceSums:
+    parts = len(start) - 1
+    whole, shifts = np.empty((parts, 4), dtype=np.int64), np.empty((parts, 2))
+    _native.concord_parts(*_arrays(order), *_arrays(losses), start, whole, shifts)
+    credit2, comparable, alike, squares = np.ascontiguousarray(whole.T)
+    shift, shift2 = shifts.T
+    with np.errstate(divide="ignore", invalid="ignore"):
+        same = alike_sums(np.diff(start), credit2, comparable, squares)
+    return ConcordanceSums(
+        credit2, comparable, np.where(alike, same.shift, shift), np.where(alike, same.shift2, shift2)
+    )
+
+
 def concordance_sums(credit2: Int, comparable: Int) -> ConcordanceSums:
     counts = np.ascontiguousarray(credit2), np.ascontiguousarray(comparable)
     return _summed(len(credit2), _native.concord_counts(*counts))
@@ -130,6 +160,10 @@ def _arrays(order: Order) -> tuple[NDArray[np.uint32], Bit]:
 def _summed(n: int, found: tuple[int, int, bool, int, float, float]) -> ConcordanceSums:
     credit2, comparable, alike, squares, shift, shift2 = found
     return alike_sums(n, credit2, comparable, squares) if alike else ConcordanceSums(credit2, comparable, shift, shift2)
+
+
+def exceeding(uniform: Float, mean: Float, weight: Float, first: Int, share: Float, observed: float, most: int) -> int:
+    return int(_native.exceeding(np.ascontiguousarray(uniform), mean, weight, first, share, observed, most))
 
 
 def order_free_sum(x: Float) -> float:

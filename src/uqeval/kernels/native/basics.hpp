@@ -10,6 +10,7 @@
 #include <cstring>
 #include <exception>
 #include <new>
+#include <stdexcept>
 #include <system_error>
 #include <thread>
 #include <type_traits>
@@ -42,6 +43,7 @@ using u64 = std::uint64_t;
 using i64 = std::int64_t;
 
 constexpr std::size_t kMostRows = (std::size_t(1) << 31) - 1;
+constexpr std::size_t kMostInPart = 65535;  // rows of a part whose sums of squares stay below 2^63
 constexpr std::size_t kChunk = 1024;  // rows that one simple loop after another goes over
 
 // Order-preserving bits of a double; adding 0.0 makes -0.0 equal to 0.0.

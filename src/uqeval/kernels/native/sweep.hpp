@@ -85,6 +85,8 @@ template <bool Areas> class Sweeper {
         shift_wrong_ = out_.best + out_.slope * (1 - out_.rate);
         shift_right_ = out_.best - out_.slope * out_.rate;
         bad_ = out_.wrong;
+        used_ = std::min(n, kPart);
+        for (double *sums : {shares_, sum1_, sum0_, square1_, square0_}) std::fill_n(sums, used_, 0.0);
     }
 
     Sweep run() {
@@ -213,9 +215,9 @@ template <bool Areas> class Sweeper {
         return sum;
     }
 
-    static double total(const double *x) {
+    double total(const double *x) const {
         double sum = 0;
-        for (std::size_t i = 0; i < kPart; ++i) sum += x[i];
+        for (std::size_t i = 0; i < used_; ++i) sum += x[i];
         return sum;
     }
 
@@ -273,8 +275,8 @@ template <bool Areas> class Sweeper {
     Fixed fixed_;
     u64 risk_ = 0;                                  // sum of R, fixed
     // Sums of rows that tie with none, place by place of a chunk: nothing waits, and the order of addition is fixed.
-    alignas(32) double shares_[kPart] = {}, sum1_[kPart] = {}, sum0_[kPart] = {};
-    alignas(32) double square1_[kPart] = {}, square0_[kPart] = {};
+    alignas(32) double shares_[kPart], sum1_[kPart], sum0_[kPart], square1_[kPart], square0_[kPart];
+    std::size_t used_ = 0;                          // places of a chunk that there are
     u64 bad_ = 0;                                   // wrong rows before it
 };
 

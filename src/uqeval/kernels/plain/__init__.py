@@ -1,10 +1,18 @@
 """All kernels in plain NumPy: the definitions made fast, readable, and working everywhere."""
 
 from uqeval.kernels.plain.bootstrap import bootstrap_areas, bootstrap_precision, bootstrap_totals, draw_units
-from uqeval.kernels.plain.order import mark, mark_ordered, order_by
-from uqeval.kernels.plain.pairs import concordance, ordered_concordance, ordered_counts, pair_counts, within_sums
+from uqeval.kernels.plain.calibration import exceeding
+from uqeval.kernels.plain.order import cut_order, mark, mark_ordered, order_by
+from uqeval.kernels.plain.pairs import (
+    concordance,
+    concordance_parts,
+    ordered_concordance,
+    ordered_counts,
+    pair_counts,
+    within_sums,
+)
 from uqeval.kernels.plain.sums import cell_sums, concordance_sums, order_free_sum, running_moments
-from uqeval.kernels.plain.sweep import auc_sums, credits, sweep, sweep_rows, unit_sums
+from uqeval.kernels.plain.sweep import auc_sums, credits, sweep, sweep_parts, sweep_rows, unit_sums
 from uqeval.kernels.plain.weighted import weighted_credit
 
 __all__ = [
@@ -14,9 +22,12 @@ __all__ = [
     "bootstrap_totals",
     "cell_sums",
     "concordance",
+    "concordance_parts",
     "concordance_sums",
     "credits",
+    "cut_order",
     "draw_units",
+    "exceeding",
     "mark",
     "mark_ordered",
     "order_by",
@@ -26,6 +37,7 @@ __all__ = [
     "pair_counts",
     "running_moments",
     "sweep",
+    "sweep_parts",
     "sweep_rows",
     "unit_sums",
     "weighted_credit",

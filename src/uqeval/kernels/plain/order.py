@@ -45,6 +45,16 @@ def order_by(x: Float, threads: int = 1) -> Order:
     return Order(row.astype(np.uint32), new)
 
 
+def cut_order(order: Order, part: NDArray[np.uint32], start: Int) -> Order:
+    """Part after part, each in the order that it has; part[i] is that of row i, and start[k] where part k starts."""
+    slots = np.argsort(part[order.row], kind="stable")
+    value = np.cumsum(order.new)[slots]
+    new = np.ones(len(slots), dtype=np.bool_)
+    new[1:] = value[1:] != value[:-1]
+    new[start[start < len(new)]] = True
+    return Order(order.row[slots], new)
+
+
 def mark_ordered(order: Order, error: Bit, threads: int = 1) -> Bit:
     marks: Bit = error[order.row]
     marks |= order.new.view(np.uint8) << np.uint8(1)

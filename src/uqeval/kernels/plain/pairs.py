@@ -8,6 +8,7 @@ How: sort rows by (s, d) into slots p and by (d, s) into ranks q. One count per 
 C = #{p' < p, q' < q}; the rest is closed-form from the sizes and places of the tie groups (`_credit2`).
 """
 
+import itertools
 from typing import NamedTuple
 
 import numpy as np
@@ -116,6 +117,18 @@ def concordance(score: Float, loss: Float, threads: int = 1) -> ConcordanceSums:
 def ordered_concordance(order: Order, losses: Order, threads: int = 1) -> ConcordanceSums:
     """The same from the orders of score and loss."""
     return concordance_sums(_counted(_rejoin(order, losses), losses), _comparable(losses))
+
+
+def concordance_parts(order: Order, losses: Order, start: Int) -> ConcordanceSums:
+    """The same part by part, as arrays, from orders that are cut."""
+    slot = np.empty(len(losses.row), dtype=np.uint32)
+    slot[losses.row] = np.arange(len(slot), dtype=np.uint32)
+    slot = slot[order.row]
+    found = []
+    for a, b in itertools.pairwise(start.tolist()):
+        own, of_loss = Order(slot[a:b] - np.uint32(a), order.new[a:b]), np.arange(b - a, dtype=np.uint32)
+        found.append(ordered_concordance(own, Order(of_loss, losses.new[a:b])))
+    return ConcordanceSums(*(np.array(column) for column in zip(*found, strict=True)))
 
 
 def within_sums(score: Float, loss: Float, clusters: Order, threads: int = 1) -> tuple[Int, Int]:

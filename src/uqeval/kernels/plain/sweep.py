@@ -1,5 +1,6 @@
 """Metrics of 0/1 errors from the marks of rows in order of a score, in plain NumPy."""
 
+import itertools
 import math
 from typing import NamedTuple
 
@@ -107,6 +108,12 @@ def sweep(marks: Bit) -> Sweep:
         shares2=float((at.later[at.wrong] ** 2).sum()),
         harmonic=float((1.0 / np.arange(1, n + 1)).sum()),
     )
+
+
+def sweep_parts(marks: Bit, start: Int) -> Sweep:
+    """`sweep` part by part, as arrays."""
+    found = [sweep(marks[a:b]) for a, b in itertools.pairwise(start.tolist())]
+    return Sweep(*(np.array(column) for column in zip(*found, strict=True)))
 
 
 def credits(marks: Bit) -> NDArray[np.uint32]:

@@ -1,0 +1,53 @@
+"""What a call gives beside its source: arrays or names of columns, and who counts the rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+from uqeval._errors import InputError
+
+if TYPE_CHECKING:
+    from uqeval.distributed.engines.protocol import Engine
+
+MEMORY = "memory"
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """What was given beside the source: arrays where there is none, else names of columns."""
+
+    score: Any = None
+    error: Any = None
+    loss: Any = None
+    weights: Any = None
+    clusters: Any = None
+    groups: Any = None
+
+    def given(self) -> dict[str, Any]:
+        return {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) is not None}
+
+    def columns(self) -> dict[str, Any]:
+        """As names of columns of a file or frame."""
+        for name, value in self.given().items():
+            texts = isinstance(value, str) or (name == "score" and isinstance(value, list | tuple))
+            if name not in ("score", "error", "loss") or not texts:
+                raise InputError(f"Pass `{name}` inside the predictions, or plain arrays only; not both.")
+        return self.given()
+
+
+@dataclass(frozen=True)
+class Where:
+    """Who counts the rows: an engine by name or itself, what it may use, and the columns of groups and clusters."""
+
+    engine: str | Engine | None = None
+    memory_limit: str | int | None = None
+    client: Any = None
+    spill: str | None = None
+    by: str | None = None
+    cluster: str | None = None
+
+    def elsewhere(self) -> bool:
+        """Whether something was asked for that only an engine knows."""
+        given = (self.memory_limit, self.client, self.spill)
+        return self.engine not in (None, MEMORY) or any(value is not None for value in given)

@@ -1,0 +1,122 @@
+"""All estimates in rows: those of all rows of the data, then those of each group.
+
+Estimates of many small groups are kept as arrays, and become objects when somebody looks at them: half a million would
+take seconds and a gigabyte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, overload
+
+import numpy as np
+
+from uqeval._check import Float
+from uqeval.inference.result import Estimate, Estimates
+
+Column = tuple[str | None, str]  # score and metric
+
+
+@dataclass(frozen=True)
+class Row:
+    """One estimate: score None belongs to the model itself, group None to all rows."""
+
+    score: str | None
+    metric: str
+    group: str | None
+    estimate: Estimate
+
+
+class Across(NamedTuple):
+    """One metric of one score in all groups."""
+
+    value: Float
+    se: Float
+    size: Float  # clusters, errors or rows, whichever an interval goes by
+
+
+class Table(Sequence[Row]):
+    """Rows in order: group after group, each with its columns.
+
+    `rows` are estimates that are there already. Of the groups in `lanes` (name → lane) the columns in `stacked` are
+    read from arrays.
+    """
+
+    def __init__(
+        self,
+        rows: Iterable[Row],
+        groups: Sequence[str] = (),
+        lanes: Mapping[str, int] | None = None,
+        stacked: Mapping[Column, Estimates] | None = None,
+    ) -> None:
+        self.single = {(row.score, row.metric, row.group): row.estimate for row in rows}
+        self.lanes, self.stacked = dict(lanes or {}), dict(stacked or {})
+        own = dict.fromkeys((score, metric) for score, metric, _ in self.single)
+        self.columns: dict[Column, None] = own | dict.fromkeys(self.stacked)
+        found = dict.fromkeys(group for _, _, group in self.single if group is not None)
+        self.groups = tuple(groups) or tuple(found)
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Names of the metrics."""
+        return tuple(dict.fromkeys(metric for _, metric in self.columns))
+
+    @cached_property
+    def whole(self) -> tuple[Row, ...]:
+        """Of all rows of the data."""
+        return tuple(self.of_group(None))
+
+    def find(self, score: Any, metric: Any, group: Any = None) -> Estimate | None:
+        """None where there is none."""
+        if (found := self.single.get((score, metric, group))) is not None:
+            return found
+        if group in self.lanes and (score, metric) in self.stacked:
+            return self.stacked[score, metric].at(self.lanes[group])
+        return None
+
+    def of_group(self, group: str | None) -> Iterator[Row]:
+        """Column by column."""
+        for score, metric in self.columns:
+            if (found := self.find(score, metric, group)) is not None:
+                yield Row(score, metric, group, found)
+
+    def __iter__(self) -> Iterator[Row]:
+        for group in (None, *self.groups):
+            yield from self.of_group(group)
+
+    def __len__(self) -> int:
+        return len(self.single) + len(self.lanes) * len(self.stacked)
+
+    @overload
+    def __getitem__(self, at: int) -> Row: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[Row, ...]: ...
+    def __getitem__(self, at: int | slice) -> Row | tuple[Row, ...]:
+        return tuple(self)[at]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash((tuple(self.columns), self.groups))
+
+    # ---- groups ----
+
+    def across(self) -> Iterator[tuple[Column, Across]]:
+        """Column by column, the groups that have it."""
+        singles: dict[Column, list[Estimate]] = {}
+        for (score, metric, group), estimate in self.single.items():
+            if group is not None:
+                singles.setdefault((score, metric), []).append(estimate)
+        for column in self.columns:
+            own = singles.get(column, [])
+            sizes = [e.n_clusters or (e.n_errors if e.n_errors is not None else e.n) for e in own]
+            value, se = np.array([e.value for e in own]), np.array([e.se for e in own])
+            size = np.array(sizes, dtype=np.float64)
+            if (many := self.stacked.get(column)) is not None:
+                value, se = np.append(value, many.value), np.append(se, many.se)
+                size = np.append(size, many.n if many.n_errors is None else many.n_errors)
+            if len(value):
+                yield column, Across(value, se, size)
