@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -62,6 +63,11 @@ def many(n, kind, seed=0):
 
 
 MANY = ("crowd", "ulps", "outliers", "nested", "powers", "magnitudes", "neighbours", "mixture")
+
+
+@pytest.mark.skipif(shutil.which("c++") is None, reason="there is no C++ compiler")
+def test_native_kernels_are_there_where_a_compiler_is():
+    assert "native" in kernels.available()  # a build that fails falls back to NumPy in silence
 
 
 # ---- by definition --------------------------------------------------------------------------------------------
@@ -299,6 +305,51 @@ def test_concordance_of_few_and_of_many_values_is_the_sum_of_pair_counts(n, scor
     check_concordance(score if scores is None else np.floor(scores * rng.random(n) ** (1 + loss)), loss)
 
 
+def tied_share(rng, n, share, size):
+    """Numbers of which that share lies in groups of so many equal ones, the others alone."""
+    x = rng.permutation(n) + 0.0
+    groups = max(1, round(share * n / size)) if share else 0
+    x[: groups * size] = np.repeat(n + rng.permutation(groups), size)[:n]
+    return rng.permutation(x)
+
+
+@each("n", [1_500, 20_000, 70_000])
+@each("size", [2, 30, 1_100])
+def test_concordance_is_the_sum_of_pair_counts_whatever_share_of_rows_ties(n, size, monkeypatch):
+    # Few and many ties in the loss are kept in different ways, and so are few and many in the score.
+    rng = np.random.default_rng(size)
+    for shares in ((0, 0.001), (0.001, 0), (0.05, 0.05), (0.9, 0.05), (0.05, 0.9), (0.9, 0.9), (0, 0.2), (1.0, 0.01)):
+        score, loss = (tied_share(rng, n, share, size) for share in shares)
+        score = np.where(rng.random(n) < 0.5, score, loss)
+        for threads in ("1", "3"):
+            monkeypatch.setenv("UQEVAL_THREADS", threads)
+            with noted(shares=shares, threads=threads):
+                check_concordance(score, loss)
+
+
+@each("n", [9_000, 70_000])
+@each("values", [1, 2, 240, 2_040, 2_060, 5_000])
+def test_few_values_are_ordered_and_counted_like_many(n, values, monkeypatch):
+    rng = np.random.default_rng(values)
+    kinds = np.concatenate([rng.normal(size=values) if values > 4 else np.arange(values) - 0.0, [-0.0, INF, -INF]])
+    score = np.where(rng.random(n) < 0.01, rng.choice(kinds, n), kinds[rng.integers(0, values, n)])
+    loss, error = rng.integers(0, 40, n) / 8, (rng.random(n) < 0.3).astype(np.uint8)
+    for threads in ("1", "2"):
+        monkeypatch.setenv("UQEVAL_THREADS", threads)
+        expected, marks = located(score, error), None
+        for backend in each_backend():
+            with noted(kernels=backend, threads=threads):
+                order = check_order(score)
+                assert kernels.auc_sums(score, error) == expected
+                found = kernels.sweep(kernels.mark(score, error))
+                assert found.auc == expected
+                assert marks is None or found[:8] == marks[:8]
+                assert kernels.sweep(kernels.mark_ordered(order, error))[:8] == found[:8]
+                marks = found
+        check_concordance(score, loss)
+        check_concordance(loss, score)
+
+
 # ---- order ----------------------------------------------------------------------------------------------------
 
 
@@ -401,6 +452,22 @@ def test_auc_sums_are_exact_whichever_class_is_rare(n, rare, kind):
         for backend in each_backend():
             with noted(kernels=backend, wrong=int(e.sum())):
                 assert kernels.auc_sums(score, e) == expected
+
+
+@needs_native
+@each("kind", ["continuous", "ulps", "outliers", "magnitudes", "mixture"])
+def test_auc_sums_of_many_rare_rows_are_exact_on_any_number_of_threads(kind, monkeypatch):
+    n = 600_000
+    rng = np.random.default_rng(0)
+    score, error = many(n, kind), (rng.random(n) < 0.24).astype(np.uint8)
+    former = kernels.use("native")
+    for e in (error, 1 - error):
+        expected = located(score, e)
+        for threads in ("1", "2", "5"):
+            monkeypatch.setenv("UQEVAL_THREADS", threads)
+            with noted(threads=threads):
+                assert kernels.auc_sums(score, e) == expected
+    kernels.use(former)
 
 
 @on_both_kernels

@@ -27,6 +27,7 @@ from uqeval._check.rows import (
     check_vector,
     check_weight_values,
     check_weights,
+    clean_vector,
     drop_rows,
     nearest,
     omits,

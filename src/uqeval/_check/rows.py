@@ -101,6 +101,13 @@ def check_vector(
     hint: str = 'Drop those rows or pass nan="omit".',
 ) -> Float:
     """A (n,) float64 array; NaN is an error unless `missing`, infinity unless `finite` is False."""
+    return clean_vector(name, value, finite=finite, missing=missing, hint=hint)[0]
+
+
+def clean_vector(
+    name: str, value: ArrayLike, *, finite: bool = True, missing: bool = False, hint: str = ""
+) -> tuple[Float, bool]:
+    """`check_vector`, and whether all numbers are finite: a pass over many rows that need not be made again."""
     if type(value) is np.ndarray and value.dtype == np.float64 and value.ndim == 1:
         array: Float = value
     else:
@@ -110,7 +117,8 @@ def check_vector(
         if raw.ndim != 1:
             raise InputError(f"`{name}` has shape {raw.shape}. Pass one number per row: shape (n,).")
         array = raw.astype(np.float64)
-    if not all_finite(array):
+    clean = all_finite(array)
+    if not clean:
         bad = np.isnan(array)
         if bad.any() and not missing:
             rows = np.flatnonzero(bad)
@@ -121,7 +129,7 @@ def check_vector(
                 f"`{name}` has {len(rows)} infinite values (first at row {rows[0]}: {array[rows[0]]}). "
                 f"Replace them by finite numbers."
             )
-    return array
+    return array, clean
 
 
 def check_lengths(least: int = 2, /, **arrays: NDArray[Any] | None) -> int:
@@ -247,7 +255,7 @@ def check_rows(
     """
     name = name or ("error" if kind != "loss" else "loss")
     omit = omits(nan)
-    s = check_vector("score", score, finite=False, missing=omit)
+    s, clean = clean_vector("score", score, finite=False, missing=omit, hint='Drop those rows or pass nan="omit".')
     # A bool array is the common form of `error`; its bits need no look.
     if kind == "error" and type(target) is np.ndarray and target.dtype == np.bool_ and target.ndim == 1:
         t: NDArray[Any] = target.view(np.uint8)
@@ -277,8 +285,7 @@ def check_rows(
         raise InputError(
             f"Only {len(s)} row is left after dropping NaN and zero weights. Ranking needs at least {least}."
         )
-    if not all_finite(s):
-        count = int(np.isinf(s).sum())
+    if not clean and (count := int(np.isinf(s).sum())):
         notify(f"`score` has {count} infinite values; they rank first or last and tie.", UQWarning, stacklevel=4)
     return s, t, w, g
 

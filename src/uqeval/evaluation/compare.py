@@ -185,7 +185,8 @@ def same_everywhere(
 def _cautions(metric: Metric, found: list[Candidate]) -> list[str]:
     data = list({id(c.data): c.data for c in found}.values())
     notes = [metric.across_models] if metric.across_models is not None and len(data) > 1 else []
-    wrong = [int(one.error.sum()) for one in data if one.error is not None] if "error" in metric.needs else []
+    errors = [one.error for one in data if one.error is not None] if "error" in metric.needs else []
+    wrong = [int(np.count_nonzero(error)) for error in errors]
     codes, n = data[0].rows.clusters, data[0].n
     notes += few_notes((min(wrong), n - max(wrong)) if wrong else (), None if codes is None else int(codes.max()) + 1)
     if wrong and min(wrong) >= 10:

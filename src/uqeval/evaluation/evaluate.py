@@ -50,7 +50,7 @@ def evaluate_rows(
         chosen = check_metrics(data, metrics)
         data.compute_scores(names)
         for name in names:
-            if not all_finite(data.score(name)):
+            if name not in pred.finite_scores and not all_finite(data.score(name)):
                 count = int(np.isinf(data.score(name)).sum())
                 notify(f"{name}: {count} infinite values; they rank first or last and tie")
         groups = [name for name, size in _sizes(data).items() if size >= 2]
@@ -66,7 +66,7 @@ def evaluate_rows(
             mixed = same_in_groups(table)
     return Evaluation(
         n=data.n,
-        n_errors=None if data.error is None else int(data.error.sum()),
+        n_errors=None if data.error is None else int(np.count_nonzero(data.error)),
         accuracy=data.accuracy,
         level=how.level,
         tie_rate={name: data.tie_rate(name) for name in names},

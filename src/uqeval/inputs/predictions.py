@@ -27,6 +27,7 @@ from uqeval._check import (
     check_probs,
     check_vector,
     check_weight_values,
+    clean_vector,
     to_array,
 )
 from uqeval._errors import InputError, UQWarning, notify
@@ -112,6 +113,7 @@ class Predictions:
     error: Bit | None
     loss: Float | None
     scores: dict[str, Float]
+    finite_scores: frozenset[str]  # those of `scores` without ±inf
     weights: Float | None
     clusters: Int | None
     cluster_values: NDArray[Any] | None
@@ -160,12 +162,13 @@ class Predictions:
         # Widths first: a wrong number of classes would make every later message about rows misleading.
         width = _width(names, probs=p, logits=z, members=ps, member_logits=zs, alpha=evidence, soft_labels=soft)
 
+        own = _scores(scores)
         fields: dict[str, Any] = {
             "labels": None if labels is None else check_class_indices("labels", labels, names, width),
             "pred": None if pred is None else check_class_indices("pred", pred, names, width),
             "error": None if error is None else check_errors("error", error, MEND),
             "loss": None if loss is None else _vector("loss", loss),
-            "scores": _scores(scores),
+            "scores": {name: score for name, (score, _) in own.items()},
             "weights": None if weights is None else _vector("weights", weights),
             "ids": None if ids is None else _ids(ids),
         }
@@ -177,6 +180,7 @@ class Predictions:
         }
         first = {"labels": rows.pop("labels"), "probs": p, "logits": z}
         first |= {"members": None if ps is None else ps[0], "member_logits": None if zs is None else zs[0]}
+        fields["finite_scores"] = frozenset(name for name, (_, clean) in own.items() if clean)
         named = {f"scores[{name!r}]": score for name, score in fields["scores"].items()}
         n = check_lengths(**first, alpha=evidence, soft_labels=soft, **rows, **named)
         if fields["weights"] is not None:
@@ -335,14 +339,18 @@ def _vector(name: str, value: ArrayLike, *, finite: bool = True) -> Float:
     return check_vector(name, value, finite=finite, hint=MEND)
 
 
-def _scores(scores: Mapping[str, ArrayLike] | None) -> dict[str, Float]:
+def _scores(scores: Mapping[str, ArrayLike] | None) -> dict[str, tuple[Float, bool]]:
+    """Each score, and whether it is finite."""
     if scores is None:
         return {}
     if not isinstance(scores, Mapping):
         raise InputError(f"`scores` is a {type(scores).__name__}. Pass a dict: name → array of shape (n,).")
     if len({str(name) for name in scores}) < len(scores):
         raise InputError(f"`scores` has names that read alike: {', '.join(map(repr, scores))}. Rename one.")
-    return {str(name): _vector(f"scores[{str(name)!r}]", score, finite=False) for name, score in scores.items()}
+    return {
+        str(name): clean_vector(f"scores[{str(name)!r}]", score, finite=False, hint=MEND)
+        for name, score in scores.items()
+    }
 
 
 def _ids(ids: ArrayLike) -> NDArray[np.str_]:

@@ -38,6 +38,7 @@ __all__ = [
     "concordance_parts",
     "concordance_sums",
     "cores",
+    "count_wrong",
     "credits",
     "cut_order",
     "draw_units",
@@ -200,6 +201,11 @@ def auc_sums(score: Float, error: Bit) -> AucSums:
 def sweep(marks: Bit) -> Sweep:
     """What all metrics of 0/1 errors are made of, from marks in order of a score."""
     return _kernels().sweep(marks)
+
+
+def count_wrong(marks: Bit) -> int:
+    """Wrong rows among those with these marks."""
+    return _kernels().count_wrong(marks)
 
 
 def sweep_parts(marks: Bit, start: Int) -> Sweep:

@@ -135,3 +135,21 @@ def alike_sums(n: Number, credit2: Number, comparable: Number, squares: Number) 
     """Where all rows have m comparable rows (no ties), d_i is linear in credit2_i and integers do, exactly."""
     left = comparable - 2 * (comparable // n)
     return ConcordanceSums(credit2, comparable, 0.0, (n * squares - credit2**2) / (n * left**2))
+
+
+def kind_sums(kinds: list[tuple[int, int, int, int]]) -> ConcordanceSums:
+    """From kinds of rows that have as many comparable rows m: (m, rows, Σ credit2, Σ credit2²); exact up to divisions.
+
+    A row moves C by (T·m − c·M)/(M·(M − 2m)), T and M the totals, c its credit2: the mean of a kind is told apart from
+    what its rows scatter about it.
+    """
+    total = sum(kind[2] for kind in kinds)
+    pairs = sum(kind[0] * kind[1] for kind in kinds)
+    if pairs == 0 or pairs <= 2 * max(kind[0] for kind in kinds):
+        return ConcordanceSums(total, pairs, float("nan"), float("nan"))
+    shift = shift2 = 0.0
+    for m, rows, credit2, squares in kinds:
+        left, apart = pairs - 2 * m, total * m * rows - credit2 * pairs  # rows·M times what their mean is apart
+        shift += apart / (pairs * left)
+        shift2 += (rows * squares - credit2**2) / (rows * left**2) + apart**2 / (rows * (pairs * left) ** 2)
+    return ConcordanceSums(total, pairs, shift, shift2)

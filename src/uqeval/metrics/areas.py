@@ -234,8 +234,7 @@ class Swept:
         """Wrong rows among the first."""
         if place not in self._counted:
             near = max(known for known in self._counted if known < place)
-            between = int(np.count_nonzero(self.marks[near:place] & 1))
-            self._counted[place] = self._counted[near] + between
+            self._counted[place] = self._counted[near] + kernels.count_wrong(self.marks[near:place])
         return self._counted[place]
 
     def block_at(self, place: Number) -> tuple[Number, Number]:
@@ -273,8 +272,8 @@ class Swept:
         n = self.sums.rows
         cut = coverage * n
         low, high = Accepted(coverage).next_to(n, n)
-        near = (self.wrong_until(high) - self.wrong_until(low)) / (high - low)
-        return smaller(1.0, self.wrong_until(cut) / cut), near
+        before, until, after = (self.wrong_until(place) for place in (low, cut, high))  # in order: rows count once
+        return smaller(1.0, until / cut), (after - before) / (high - low)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import uqeval.kernels.native._native as _native
-from uqeval.kernels._types import AucSums, Bit, ConcordanceSums, Float, Int, Order, Sweep, alike_sums
+from uqeval.kernels._types import AucSums, Bit, ConcordanceSums, Float, Int, Order, Sweep, alike_sums, kind_sums
 
 __all__ = [
     "auc_sums",
@@ -15,6 +15,7 @@ __all__ = [
     "concordance",
     "concordance_parts",
     "concordance_sums",
+    "count_wrong",
     "credits",
     "cut_order",
     "exceeding",
@@ -66,6 +67,10 @@ def sweep(marks: Bit) -> Sweep:
     return Sweep(*_native.sweep(np.ascontiguousarray(marks)))
 
 
+def count_wrong(marks: Bit) -> int:
+    return int(_native.count_wrong(marks))
+
+
 def sweep_parts(marks: Bit, start: Int) -> Sweep:
     parts = len(start) - 1
     whole, real = np.empty((parts, 8), dtype=np.int64), np.empty((parts, 10))
@@ -95,10 +100,9 @@ def within_sums(score: Float, loss: Float, clusters: Order, threads: int = 1) ->
 def unit_sums(
     row: NDArray[np.uint32], marks: Bit, e: Float, credit2: NDArray[np.uint32], clusters: Int, units: int
 ) -> tuple[Float, Int, Int]:
-    right, wrong = np.zeros((2, units))
-    credit, errors = np.zeros((2, units), dtype=np.int64)
-    _native.units(row, marks, e, credit2, np.ascontiguousarray(clusters), right, wrong, credit, errors)
-    return right + wrong, credit, errors
+    sums, (credit, errors) = np.empty(units), np.empty((2, units), dtype=np.int64)
+    _native.units(row, marks, e, credit2, np.ascontiguousarray(clusters), sums, credit, errors)
+    return sums, credit, errors
 
 
 def running_moments(cluster: Int, loss: Float) -> Float:
@@ -122,11 +126,11 @@ def ordered_counts(order: Order, losses: Order, threads: int = 1) -> Int:
 
 
 def concordance(score: Float, loss: Float, threads: int = 1) -> ConcordanceSums:
-    return _summed(len(loss), _native.concord(np.ascontiguousarray(score), np.ascontiguousarray(loss), threads))
+    return kind_sums(_native.concord(np.ascontiguousarray(score), np.ascontiguousarray(loss), threads))
 
 
 def ordered_concordance(order: Order, losses: Order, threads: int = 1) -> ConcordanceSums:
-    return _summed(len(order.row), _native.concord_ordered(*_arrays(order), *_arrays(losses), threads))
+    return kind_sums(_native.concord_ordered(*_arrays(order), *_arrays(losses), threads))
 
 
 def cut_order(order: Order, part: NDArray[np.uint32], start: Int) -> Order:
@@ -137,29 +141,19 @@ def cut_order(order: Order, part: NDArray[np.uint32], start: Int) -> Order:
 
 def concordance_parts(order: Order, losses: Order, start: Int) -> ConcordanceSums:
     parts = len(start) - 1
-    whole, shifts = np.empty((parts, 4), dtype=np.int64), np.empty((parts, 2))
+    whole, shifts = np.empty((parts, 2), dtype=np.int64), np.empty((parts, 2))
     _native.concord_parts(*_arrays(order), *_arrays(losses), start, whole, shifts)
-    credit2, comparable, alike, squares = np.ascontiguousarray(whole.T)
-    shift, shift2 = shifts.T
-    with np.errstate(divide="ignore", invalid="ignore"):
-        same = alike_sums(np.diff(start), credit2, comparable, squares)
-    return ConcordanceSums(
-        credit2, comparable, np.where(alike, same.shift, shift), np.where(alike, same.shift2, shift2)
-    )
+    return ConcordanceSums(*np.ascontiguousarray(whole.T), *np.ascontiguousarray(shifts.T))
 
 
 def concordance_sums(credit2: Int, comparable: Int) -> ConcordanceSums:
-    counts = np.ascontiguousarray(credit2), np.ascontiguousarray(comparable)
-    return _summed(len(credit2), _native.concord_counts(*counts))
+    found = _native.concord_counts(np.ascontiguousarray(credit2), np.ascontiguousarray(comparable))
+    total, pairs, alike, squares, shift, shift2 = found
+    return alike_sums(len(credit2), total, pairs, squares) if alike else ConcordanceSums(total, pairs, shift, shift2)
 
 
 def _arrays(order: Order) -> tuple[NDArray[np.uint32], Bit]:
     return order.row, order.new.view(np.uint8)
-
-
-def _summed(n: int, found: tuple[int, int, bool, int, float, float]) -> ConcordanceSums:
-    credit2, comparable, alike, squares, shift, shift2 = found
-    return alike_sums(n, credit2, comparable, squares) if alike else ConcordanceSums(credit2, comparable, shift, shift2)
 
 
 def exceeding(uniform: Float, mean: Float, weight: Float, first: Int, share: Float, observed: float, most: int) -> int:

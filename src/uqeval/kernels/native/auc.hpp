@@ -8,10 +8,14 @@
 //   else:                         rows are scattered once into buckets that fit the cache; each bucket is done so
 //   classes of like size:         all rows in order (order.hpp), integers from its marks
 //
-// Locating: a table of about 8m cells. A cell without few rows (most cells) decides its rows at once: all lie in one gap.
-// Rows of the other cells go to a short list and are compared, full doubles, by a search without branches.
+// Locating: some 16 cells for each of the few, a bit each, 32 in a word with the number of bits set before it. A cell without
+// few rows (most cells) decides its rows at once: all lie in one gap, whose number is a sum of bits. Rows of the other
+// cells go to a short list and are compared, full doubles, by a search without branches. Words and gaps take 6 bytes for
+// each of the few: up to 8,000 of them fit the first cache.
 #pragma once
 
+#include "digits.hpp"
+#include "pieces.hpp"
 #include "sweep.hpp"
 
 namespace uq {
@@ -22,15 +26,15 @@ struct AucSums {
     Wide wrong_squares, right_squares;
 };
 
-constexpr std::size_t kDirect = 30000;
+constexpr std::size_t kDirect = 30000, kDirectAlone = 130000;  // of the few: on several threads, on one
+constexpr std::size_t kFewInBucket = 4096;
 constexpr int kMostSteps = 12;
 constexpr std::size_t kPad = std::size_t(1) << kMostSteps;
-constexpr u32 kSpare = 64;  // counters for rows of mixed cells: a single one would make each increment wait for the last
 
 struct LocatorSpace {  // of one thread
-    Buffer sorted, table, first, start, histogram;
+    Buffer few, sorted, words, first, start, gaps, places, cells;
     void trim() {
-        for (Buffer *buffer : {&sorted, &table, &first, &start, &histogram}) buffer->trim();
+        for (Buffer *buffer : {&few, &sorted, &words, &first, &start, &gaps, &places, &cells}) buffer->trim();
     }
 };
 
@@ -53,38 +57,44 @@ struct Around {
 
 struct FewSums {
     u64 credit2 = 0;  // over the few
-    Wide of_few, of_many;
+    Squares of_few, of_many;
     void add_many(const Around &around, u64 twice, u64 count) {
         twice += 2 * around.few_before;
-        of_many.add_times(around.few_are_wrong ? 2 * around.few - twice : twice, count);
+        of_many.add(around.few_are_wrong ? 2 * around.few - twice : twice, count);
     }
 };
 
-// The few, in order and in cells. Gap is 16 bits wide where that is enough.
-template <class Gap> class Locator {
+// The few, in order and in cells. Count is 16 bits wide where a bucket has no more rows.
+template <class Count> class Locator {
   public:
-    static constexpr u32 kMixed = u32(1) << (8 * sizeof(Gap) - 1);
-
     template <class Cell> Locator(const double *few, std::size_t m, u32 cells, Cell cell_of, LocatorSpace &space) : m_(m) {
-        start_ = space.start.get<u32>(cells + 2);
-        first_ = space.first.get<u32>(m + 1);
-        table_ = space.table.get<Gap>(cells + 1);
-        sorted_ = space.sorted.get<double>(m + kPad);
-        std::fill(start_, start_ + cells + 2, 0);
-        for (std::size_t i = 0; i < m; ++i) ++start_[cell_of(few[i]) + 1];
-        u32 most = 0, sum = 0;
-        for (u32 c = 1; c <= cells; ++c) {
-            const u32 count = start_[c];
-            most = std::max(most, count);
-            start_[c] = sum;
-            table_[c - 1] = static_cast<Gap>(count ? kMixed | static_cast<u32>(2 * m + 1 + (c & (kSpare - 1))) : 2 * sum);
-            sum += count;
+        const std::size_t words = cells / 32 + 1;
+        words_ = space.words.get<u64>(words);
+        std::fill_n(words_, words, 0);
+        u32 *UQ_RESTRICT cell = space.cells.get<u32>(m);
+        for (std::size_t i = 0; i < m; ++i) cell[i] = cell_of(few[i]);
+        for (std::size_t i = 0; i < m; ++i) words_[cell[i] >> 5] |= u32(1) << (cell[i] & 31);
+        u32 taken = 0;
+        for (std::size_t w = 0; w < words; ++w) {
+            const u32 bits = static_cast<u32>(words_[w]);
+            words_[w] |= u64(taken) << 32;
+            taken += bits_set(bits);
         }
-        // start[c + 1] is where cell c starts; once its rows are there, it is where cell c + 1 starts.
-        for (std::size_t i = 0; i < m; ++i) sorted_[start_[cell_of(few[i]) + 1]++] = few[i];
+        // The few by cell; start_[k + 1] is where the k-th taken cell starts until its rows are there, then where it ends.
+        start_ = space.start.get<u32>(taken + 2);
+        std::fill_n(start_, taken + 2, 0);
+        for (std::size_t i = 0; i < m; ++i) ++start_[(cell[i] = gap_of(cell[i])) + 2];
+        u32 most = 0, sum = 0;
+        for (u32 k = 1; k <= taken + 1; ++k) {
+            const u32 count = start_[k];
+            most = std::max(most, count);
+            start_[k] = sum += count;
+        }
+        sorted_ = space.sorted.get<double>(m + kPad);
+        for (std::size_t i = 0; i < m; ++i) sorted_[start_[cell[i] + 1]++] = few[i];
         if (most > 16) {  // crowded cells: ties, or a shape that the map does not fit
-            for (u32 c = 0; c < cells; ++c) {
-                double *from = sorted_ + start_[c], *to = sorted_ + start_[c + 1];
+            for (u32 k = 0; k < taken; ++k) {
+                double *from = sorted_ + start_[k], *to = sorted_ + start_[k + 1];
                 if (to - from > 16 && !std::all_of(from, to, [=](double x) { return x == *from; })) std::sort(from, to);
             }
         }
@@ -99,157 +109,232 @@ template <class Gap> class Locator {
             sorted_[j] = x;
             ties = ties || (j && sorted_[j - 1] == x);
         }
+        taken_ = taken;
         distinct_ = m;
-        if (ties) most = keep_distinct(cells);
+        first_ = space.first.get<u32>(m + 1);
+        if (ties) most = keep_distinct();
         steps_ = bit_width(most);
         for (std::size_t k = 0; k < kPad; ++k) sorted_[distinct_ + k] = INFINITY;
-        histogram_ = space.histogram.get<u32>(2 * m + 1 + kSpare);
-        std::fill_n(histogram_, 2 * m + 1 + kSpare, 0);
+        gaps_ = space.gaps.get<Count>(taken + 1);
+        places_ = space.places.get<Count>(2 * distinct_ + 1);
+        std::fill_n(gaps_, taken + 1, Count(0));
+        std::fill_n(places_, 2 * distinct_ + 1, Count(0));
     }
 
-    // Counts the rows that keep(i) marks 1; those of the few lie in mixed cells and are left out there.
-    template <class Cell, class Keep> void locate(const double *rows, std::size_t n, Keep keep, Cell cell_of) {
-        u32 cell[kChunk];
-        double list[2 * kChunk];
-        std::size_t listed = 0;
-        u32 *UQ_RESTRICT histogram = histogram_;
-        const Gap *UQ_RESTRICT table = table_;
-        const auto flush = [&] {
-            distinct_ < m_ ? compare<true>(list, listed, cell_of) : compare<false>(list, listed, cell_of);
-            listed = 0;
-        };
+    // Counts the rows that keep(i) marks 1; those of the few lie in taken cells and are left out there. `compare_rest` is
+    // to be called in the end.
+    template <class Cell, class Keep> UQ_WIDE void locate(const double *rows, std::size_t n, Keep keep, Cell cell_of) {
+        u32 cell[kChunk], taken[kChunk], *UQ_RESTRICT gap = list_.gap;
+        double *UQ_RESTRICT list = list_.rows;
+        std::size_t listed = list_.size;
+        Count *UQ_RESTRICT gaps = gaps_;
+        const u64 *UQ_RESTRICT words = words_;
         for (std::size_t from = 0; from < n; from += kChunk) {
             const std::size_t size = std::min(kChunk, n - from);
             const double *UQ_RESTRICT x = rows + from;
-            // One simple loop after another: stores to unknown places beside loads make the CPU guess wrong.
             for (std::size_t i = 0; i < size; ++i) cell[i] = cell_of(x[i]);
-            for (std::size_t i = 0; i < size; ++i) cell[i] = table[cell[i]];
-            for (std::size_t i = 0; i < size; ++i) ++histogram[cell[i] & (kMixed - 1)];
+            std::size_t in_taken = 0;
             for (std::size_t i = 0; i < size; ++i) {
-                list[listed] = x[i];
-                listed += (cell[i] >> (8 * sizeof(Gap) - 1)) & keep(from + i);
+                const u64 word = words[cell[i] >> 5];
+                const u32 until = static_cast<u32>(word) << (31 - (cell[i] & 31));  // bits up to the cell's own, on top
+                cell[i] = static_cast<u32>(word >> 32) + bits_set(until);
+                ++gaps[cell[i]];
+                taken[in_taken] = static_cast<u32>(i);
+                in_taken += until >> 31;
             }
-            if (listed > kChunk) flush();
+            for (std::size_t k = 0; k < in_taken; ++k) {  // in no gap after all
+                const u32 i = taken[k];
+                --gaps[cell[i]];
+                list[listed] = x[i];
+                gap[listed] = cell[i] - 1;
+                listed += keep(from + i);
+            }
+            if (listed > kChunk) {
+                compare(list, gap, listed);
+                listed = 0;
+            }
         }
-        flush();
+        list_.size = listed;
     }
+
+    void compare_rest() { compare(list_.rows, list_.gap, list_.size); }
 
     void add_to(FewSums &sums, const Around &around) const {
         const bool ties = distinct_ < m_;
         u64 below = around.many_before;
-        for (std::size_t d = 0; d < distinct_; ++d) {
-            const u64 start = ties ? first_[d] : d, end = ties ? first_[d + 1] : d + 1;
-            const u64 between = histogram_[2 * start], tied = histogram_[start + end];
-            sums.add_many(around, 2 * start, between);
-            if (tied) sums.add_many(around, start + end, tied);
-            const u64 twice = 2 * (below + between) + tied;
-            const u64 credit = around.few_are_wrong ? twice : 2 * around.many - twice;
-            sums.of_few.add_times(credit, end - start);
-            sums.credit2 += credit * (end - start);
-            below += between + tied;
+        std::size_t d = 0;
+        for (std::size_t k = 0; k < taken_; ++k) {
+            u64 gap = gaps_[k];  // before the k-th taken cell, as the rows of that cell before its first value
+            for (; d < start_[k + 1]; ++d) {
+                const u64 start = ties ? first_[d] : d, end = ties ? first_[d + 1] : d + 1;
+                const u64 between = gap + places_[2 * d], tied = places_[2 * d + 1];
+                gap = 0;
+                sums.add_many(around, 2 * start, between);
+                if (tied) sums.add_many(around, start + end, tied);
+                const u64 twice = 2 * (below + between) + tied;
+                const u64 credit = around.few_are_wrong ? twice : 2 * around.many - twice;
+                sums.of_few.add(credit, end - start);
+                sums.credit2 += credit * (end - start);
+                below += between + tied;
+            }
+            // Rows behind the last value of a taken cell lie before the first of the next one.
         }
-        sums.add_many(around, 2 * m_, histogram_[2 * m_]);
+        sums.add_many(around, 2 * m_, u64(gaps_[taken_]) + places_[2 * distinct_]);
     }
 
   private:
-    // Each value once; the fullest cell's number of them.
-    u32 keep_distinct(u32 cells) {
-        std::size_t d = 0;
-        u32 c = 0, most = 0, cell_first = 0;
-        for (std::size_t i = 0; i < m_; ++i) {
-            if (i && sorted_[i] == sorted_[d - 1]) continue;
-            while (i >= start_[c + 1]) {  // the row opens a later cell; start[c + 1] still counts rows, as the test needs
-                most = std::max(most, static_cast<u32>(d) - cell_first);
-                start_[++c] = cell_first = static_cast<u32>(d);
+    // Taken cells before a cell.
+    u32 gap_of(u32 cell) const {
+        const u64 word = words_[cell >> 5];
+        return static_cast<u32>(word >> 32) + bits_set(static_cast<u32>(word) & ((u32(1) << (cell & 31)) - 1));
+    }
+
+    // Each value once; the fullest cell's number of them. start_ counts values from then on.
+    u32 keep_distinct() {
+        std::size_t d = 0, i = 0;
+        u32 most = 0;
+        for (u32 k = 0; k < taken_; ++k) {
+            const std::size_t end = start_[k + 1], before = d;
+            start_[k] = static_cast<u32>(d);
+            for (; i < end; ++i) {
+                if (d > before && sorted_[i] == sorted_[d - 1]) continue;
+                first_[d] = static_cast<u32>(i);
+                sorted_[d++] = sorted_[i];
             }
-            first_[d] = static_cast<u32>(i);
-            sorted_[d++] = sorted_[i];
+            most = std::max(most, static_cast<u32>(d - before));
         }
-        most = std::max(most, static_cast<u32>(d) - cell_first);
-        for (++c; c <= cells; ++c) start_[c] = static_cast<u32>(d);
+        start_[taken_] = static_cast<u32>(d);
         first_[d] = static_cast<u32>(m_);
         distinct_ = d;
         return most;
     }
 
-    // Rows of mixed cells: lb and ub by a search over the cell's distinct values. What follows them is greater anyway, so
-    // the search may run past the cell's end.
-    template <int Steps, bool Ties, class Cell> void search(const double *rows, std::size_t n, Cell cell_of) {
+    // Rows of taken cells: before, on or behind which of the cell's values? What follows them is greater anyway, so the
+    // search may run past the cell's end. places_ counts rows before a value, then rows on it.
+    template <int Steps> void search(const double *rows, const u32 *gap, std::size_t n) {
         for (std::size_t i = 0; i < n; ++i) {
             const double x = rows[i];
-            u32 lb = start_[cell_of(x)];
-            for (int k = Steps - 1; k >= 0; --k) lb += u32(sorted_[lb + (u32(1) << k) - 1] < x) << k;
-            const u32 equal = lb < distinct_ && sorted_[lb] <= x;
-            ++histogram_[Ties ? first_[lb] + first_[lb + equal] : 2 * lb + equal];
+            u32 at = start_[gap[i]];
+            for (int k = Steps - 1; k >= 0; --k) at += u32(sorted_[at + (u32(1) << k) - 1] < x) << k;
+            ++places_[2 * at + (at < distinct_ && sorted_[at] <= x)];
         }
     }
 
-    template <bool Ties, class Cell> void compare(const double *rows, std::size_t n, Cell cell_of) {
+    void compare(const double *rows, const u32 *gap, std::size_t n) {
         switch (steps_) {
-        case 1: return search<1, Ties>(rows, n, cell_of);
-        case 2: return search<2, Ties>(rows, n, cell_of);
-        case 3: return search<3, Ties>(rows, n, cell_of);
-        case 4: return search<4, Ties>(rows, n, cell_of);
-        case 5: return search<5, Ties>(rows, n, cell_of);
-        case 6: return search<6, Ties>(rows, n, cell_of);
-        case 7: case 8: return search<8, Ties>(rows, n, cell_of);
-        case 9: case 10: case 11: case kMostSteps: return search<kMostSteps, Ties>(rows, n, cell_of);
+        case 1: return search<1>(rows, gap, n);
+        case 2: return search<2>(rows, gap, n);
+        case 3: return search<3>(rows, gap, n);
+        case 4: return search<4>(rows, gap, n);
+        case 5: return search<5>(rows, gap, n);
+        case 6: return search<6>(rows, gap, n);
+        case 7: case 8: return search<8>(rows, gap, n);
+        case 9: case 10: case 11: case kMostSteps: return search<kMostSteps>(rows, gap, n);
         default: break;
         }
         const double *sorted = sorted_, *end = sorted + distinct_;
         for (std::size_t i = 0; i < n; ++i) {
-            const u32 lb = static_cast<u32>(std::lower_bound(sorted, end, rows[i]) - sorted);
-            const u32 ub = lb + (lb < distinct_ && sorted_[lb] == rows[i]);
-            ++histogram_[Ties ? first_[lb] + first_[ub] : lb + ub];
+            const std::size_t at = static_cast<std::size_t>(std::lower_bound(sorted, end, rows[i]) - sorted);
+            ++places_[2 * at + (at < distinct_ && sorted_[at] == rows[i])];
         }
     }
 
-    std::size_t m_, distinct_ = 0;
+    struct List {  // rows of taken cells, and the taken cells before
+        double rows[2 * kChunk];
+        u32 gap[2 * kChunk];
+        std::size_t size = 0;
+    };
+
+    List list_;
+    std::size_t m_, distinct_ = 0, taken_ = 0;
     int steps_ = 0;          // halvings that cover the fullest cell
     double *sorted_;         // the few in order, each value once, padded with +inf
-    Gap *table_;             // of each cell: its gap (twice the few below), or kMixed
-    u32 *first_;             // of each distinct value: few rows below it
-    u32 *start_;             // of each cell: distinct values below it
-    u32 *histogram_;         // of lb + ub; then counters that nobody reads, for the rows of mixed cells
+    u64 *words_;             // of 32 cells: which are taken, and how many were before
+    u32 *first_;             // of each distinct value, where there are ties: few rows below it
+    u32 *start_;             // of each taken cell: distinct values below it
+    Count *gaps_;            // rows of cells that are not taken, by the taken cells before
+    Count *places_;          // of each distinct value: rows of its cell before it, and on it
 };
 
-inline u64 count_ones(const u8 *error, std::size_t n) {
-    u64 ones = 0;
-    for (std::size_t i = 0; i < n;) {
-        u32 part = 0;
-        for (const std::size_t stop = std::min(n, i + (std::size_t(1) << 20)); i < stop; ++i) part += error[i];
-        ones += part;
-    }
-    return ones;
+// Bits of the number of cells for m few and n other rows.
+inline int cell_bits(std::size_t m, std::size_t n) {
+    return std::min(22, bit_width(std::min(16 * m, std::max(4 * m, n / 2)) - 1));
 }
 
-// m few rows, and n rows of which keep(i) says whether they are of the many.
-template <class Keep>
-void add_rows(FewSums &sums, const Around &around, const double *few, std::size_t m, const double *rows, std::size_t n,
-              Keep keep, Span span, LocatorSpace &space) {
-    if (m == 0) return sums.add_many(around, 0, n);
-    const std::size_t wanted = std::min(8 * m, std::max(2 * m, n / 2));
-    const CellMap map = choose_map(few, m, span, std::min(20, bit_width(wanted - 1)));
+// m few rows, and n others; for_rows(f) calls f(rows, how many, keep), where keep(i) says whether a row is one of the others.
+template <class ForRows>
+void add_rows(FewSums &sums, const Around &around, const double *few, std::size_t m, std::size_t n, const CellMap &map,
+              LocatorSpace &space, ForRows for_rows) {
     with_cells(map, [&](auto cell_of) {
-        const auto work = [&](auto gap) {
-            Locator<decltype(gap)> located(few, m, map.cells, cell_of, space);
-            located.locate(rows, n, keep, cell_of);
+        const auto work = [&](auto count) {
+            Locator<decltype(count)> located(few, m, map.cells, cell_of, space);
+            for_rows([&](const double *rows, std::size_t size, auto keep) { located.locate(rows, size, keep, cell_of); });
+            located.compare_rest();
             located.add_to(sums, around);
         };
-        2 * m + 1 + kSpare < Locator<u16>::kMixed ? work(u16()) : work(u32());
+        n < 65536 ? work(u16()) : work(u32());
     });
+}
+
+// The rows of one bucket.
+inline void add_bucket(FewSums &sums, const Around &around, const Pieces &cut, std::size_t bucket, const CellMap &map,
+                       LocatorSpace &space) {
+    const std::size_t m = cut.size(bucket, 1), n = cut.size(bucket, 0);
+    if (m == 0) return sums.add_many(around, 0, n);
+    double *few = space.few.get<double>(m);
+    std::size_t there = 0;
+    cut.each(bucket, 1, [&](const double *rows, std::size_t size) {
+        std::copy_n(rows, size, few + there);
+        there += size;
+    });
+    CellMap near = zoom(map, cut.cell[bucket], cut.cell[bucket + 1], cell_bits(m, n));
+    if (cut.cell[bucket + 1] - cut.cell[bucket] < 3) {  // a crowd: its own span tells more
+        Span span = span_of(few, m);
+        cut.each(bucket, 0, [&](const double *rows, std::size_t size) {
+            const Span here = span_of(rows, size);
+            span = {std::min(span.low, here.low), std::max(span.high, here.high)};
+        });
+        near = choose_map(few, m, span, cell_bits(m, n));
+    }
+    add_rows(sums, around, few, m, n, near, space, [&](auto locate) {
+        cut.each(bucket, 0, [&](const double *rows, std::size_t size) {
+            locate(rows, size, [](std::size_t) { return u32(1); });
+        });
+    });
+}
+
+// Few values: the wrong and the right rows of each say it all.
+inline void add_values(AucSums &sums, const std::vector<ValueRows> &rows) {
+    u64 right_below = 0, wrong_above = sums.wrong;
+    Squares of_wrong, of_right;
+    for (const ValueRows &value : rows) {
+        const u64 wrong = value.marked, right = value.others;
+        wrong_above -= wrong;
+        const u64 credit1 = 2 * right_below + right, credit0 = 2 * wrong_above + wrong;
+        sums.credit2 += credit1 * wrong;
+        of_wrong.add(credit1, wrong);
+        of_right.add(credit0, right);
+        right_below += right;
+    }
+    of_wrong.add_to(sums.wrong_squares);
+    of_right.add_to(sums.right_squares);
 }
 
 // Value and DeLong's sums; error[i] is 0 or 1, no NaN.
 inline AucSums auc_sums(const double *score, const u8 *error, std::size_t n, AucSpace &space, OrderSpace &ordering,
                         int threads = 1) {
     AucSums sums;
-    sums.wrong = count_ones(error, n);
+    sums.wrong = count_wrong(error, n);
     Around around{0, 0, std::min<u64>(sums.wrong, n - sums.wrong), 0, sums.wrong <= n - sums.wrong};
     around.many = n - around.few;
     const std::size_t m = static_cast<std::size_t>(around.few);
     const u8 mark = around.few_are_wrong;
     if (m == 0) return sums;
+    Values values;
+    if (find_values(score, n, threads, ordering.ranks, values)) {
+        add_values(sums, rows_of_values(values, error, n));
+        return sums;
+    }
     if (4 * m > n && (m > kDirect || n <= kTarget)) {
         u8 *marks = space.marks.get<u8>(n);
         order_rows<u32>(score, error, nullptr, n, marks, nullptr, ordering, threads);
@@ -262,42 +347,35 @@ inline AucSums auc_sums(const double *score, const u8 *error, std::size_t n, Auc
     const std::size_t parts = static_cast<std::size_t>(std::max(threads, 1));
     if (space.located.size() < parts) space.located = std::vector<LocatorSpace>(parts);
     std::vector<FewSums> found(parts);
-    if (m <= kDirect) {
+    if (m <= (threads > 1 ? kDirect : kDirectAlone)) {
         const Span span = span_of(score, n);
         double *few = space.few.get<double>(m + 1);
         for (std::size_t i = 0, k = 0; i < n; ++i) {
             few[k] = score[i];
             k += error[i] == mark;
         }
-        add_rows(found[0], around, few, m, score, n, [=](std::size_t i) { return u32(error[i] != mark); }, span,
-                 space.located[0]);
+        const auto keep = [=](std::size_t i) { return u32(error[i] != mark); };
+        add_rows(found[0], around, few, m, n - m, choose_map(few, m, span, cell_bits(m, n)), space.located[0],
+                 [&](auto locate) { locate(score, n, keep); });
     } else {
-        const Span span = span_of(score, n, threads);
-        const CellMap map = choose_map(score, n, span, n > kMany ? 14 : 12);
-        double *rows = ordering.rows.get<double>(n);
-        const Partition cut = with_cells(map, [&](auto cell_of) {
-            return scatter<u32>(score, error, mark, nullptr, n, map.cells, cell_of, std::max(kTarget, n / (2 * kStreams)), threads,
-                                rows, nullptr);
+        const CellMap map = choose_map(score, n, span_of(score, n, threads), 12);
+        const std::size_t target = std::max(n / kStreams, std::min<std::size_t>(65536, n * kFewInBucket / m));
+        const Pieces cut = with_cells(map, [&](auto cell_of) {
+            return send_to_buckets(score, error, mark, n, map.cells, cell_of, target, threads, ordering.rows);
         });
-        std::vector<u64> few_before(cut.buckets() + 1, 0);
-        for (std::size_t b = 0; b < cut.buckets(); ++b) few_before[b + 1] = few_before[b] + cut.first[b];
-        over_rows(cut.buckets(), threads, [&](std::size_t t, std::size_t from, std::size_t to) {
-            for (std::size_t b = from; b < to; ++b) {
-                const double *few = rows + cut.start[b];
-                const std::size_t size = cut.start[b + 1] - cut.start[b], f = cut.first[b];
-                if (size == 0) continue;
-                Around here = around;
-                here.few_before = few_before[b];
-                here.many_before = cut.start[b] - few_before[b];
-                add_rows(found[t], here, few, f, few + f, size - f, [](std::size_t) { return u32(1); },
-                         span_of(few, size), space.located[t]);
-            }
+        std::vector<Around> before(cut.buckets, around);
+        for (std::size_t b = 0; b + 1 < cut.buckets; ++b) {
+            before[b + 1].few_before = before[b].few_before + cut.size(b, 1);
+            before[b + 1].many_before = before[b].many_before + cut.size(b, 0);
+        }
+        over_rows(cut.buckets, threads, [&](std::size_t t, std::size_t from, std::size_t to) {
+            for (std::size_t b = from; b < to; ++b) add_bucket(found[t], before[b], cut, b, map, space.located[t]);
         });
     }
     for (const FewSums &part : found) {
         sums.credit2 += part.credit2;
-        sums.wrong_squares.add(around.few_are_wrong ? part.of_few : part.of_many);
-        sums.right_squares.add(around.few_are_wrong ? part.of_many : part.of_few);
+        part.of_few.add_to(around.few_are_wrong ? sums.wrong_squares : sums.right_squares);
+        part.of_many.add_to(around.few_are_wrong ? sums.right_squares : sums.wrong_squares);
     }
     return sums;
 }

@@ -43,7 +43,7 @@ using u64 = std::uint64_t;
 using i64 = std::int64_t;
 
 constexpr std::size_t kMostRows = (std::size_t(1) << 31) - 1;
-constexpr std::size_t kMostInPart = 65535;  // rows of a part whose sums of squares stay below 2^63
+constexpr std::size_t kMostInPart = 32767;  // rows of a part: 4 n^4 stays below 2^64
 constexpr std::size_t kChunk = 1024;  // rows that one simple loop after another goes over
 
 // Order-preserving bits of a double; adding 0.0 makes -0.0 equal to 0.0.
@@ -167,6 +167,10 @@ struct Wide {
         low += x;
         high += low < x;
     }
+    void subtract(u64 x) {
+        high -= low < x;
+        low -= x;
+    }
     void add(const Wide &x) {
         add(x.low);
         high += x.high;
@@ -181,6 +185,20 @@ struct Wide {
         const u64 square = x * x;
         add((square & 0xffffffffu) * times);
         add_shifted((square >> 32) * times);
+    }
+};
+
+// Squares whose halves are summed apart: of at most 2^31 numbers below 2^32 both stay below 2^64.
+struct Squares {
+    u64 low = 0, high = 0;
+    void add(u64 x, u64 times) {
+        const u64 square = x * x;
+        low += (square & 0xffffffffu) * times;
+        high += (square >> 32) * times;
+    }
+    void add_to(Wide &sum) const {
+        sum.add(low);
+        sum.add_shifted(high);
     }
 };
 

@@ -65,6 +65,11 @@ nb::tuple sweep(In<u8> marks) {
                           found.of_right.squares, found.shares2, found.harmonic);
 }
 
+u64 wrong_marks(In<u8> marks) {
+    nb::gil_scoped_release release;
+    return count_wrong(marks.data(), marks.shape(0));
+}
+
 // The same part by part: whole numbers, and the others.
 void sweep_parts(In<u8> marks, In<i64> start, Out2<i64> whole, Out2<double> real) {
     const std::size_t parts = whole.shape(0);
@@ -103,31 +108,31 @@ void credits(In<u8> marks, Out<u32> credit2) {
     sweep_marks<false>(marks.data(), marks.shape(0), SweptRows{nullptr, credit2.data()});
 }
 
-nb::tuple concord(In<double> score, In<double> loss, int threads) {
+nb::list concord(In<double> score, In<double> loss, int threads) {
     const std::size_t n = score.shape(0);
     same_length(n, loss);
-    ConcordanceSums sums;
+    std::vector<Kind> kinds;
     {
         nb::gil_scoped_release release;
         Use use;
-        sums = concordance(score.data(), loss.data(), n, use.space, threads);
+        kinds = concordance(score.data(), loss.data(), n, use.space, threads);
     }
-    return listed(sums);
+    return listed(kinds, n);
 }
 
-nb::tuple concord_ordered(In<u32> row, In<u8> fresh, In<u32> loss_row, In<u8> loss_fresh, int threads) {
+nb::list concord_ordered(In<u32> row, In<u8> fresh, In<u32> loss_row, In<u8> loss_fresh, int threads) {
     const std::size_t n = row.shape(0);
     same_length(n, fresh, loss_row, loss_fresh);
-    ConcordanceSums sums;
+    std::vector<Kind> kinds;
     {
         nb::gil_scoped_release release;
         Use use;
         const Ordered score(row, fresh, use.space.marks, threads);
         const Ordered loss(loss_row, loss_fresh, use.space.loss_marks, threads);
-        const LossOrder losses = bound_losses(loss.row, loss.marks, n, use.space);
-        sums = concordance(reorder(score.row, score.marks, losses, use.space, threads), losses, use.space, threads);
+        const LossOrder losses = bound_losses(loss.row, loss.marks, n, use.space.loss_ties);
+        kinds = concordance(reorder(score.row, score.marks, losses, use.space, threads), losses, use.space, threads);
     }
-    return listed(sums);
+    return listed(kinds, n);
 }
 
 void pairs_ordered(In<u32> row, In<u8> fresh, In<u32> loss_row, In<u8> loss_fresh, Out<i64> credit2, int threads) {
@@ -137,7 +142,7 @@ void pairs_ordered(In<u32> row, In<u8> fresh, In<u32> loss_row, In<u8> loss_fres
     Use use;
     const Ordered score(row, fresh, use.space.marks, threads);
     const Ordered loss(loss_row, loss_fresh, use.space.loss_marks, threads);
-    const LossOrder losses = bound_losses(loss.row, loss.marks, n, use.space);
+    const LossOrder losses = bound_losses(loss.row, loss.marks, n, use.space.loss_ties);
     pair_counts(reorder(score.row, score.marks, losses, use.space, threads), losses, credit2.data(), use.space,
                 threads);
 }
@@ -174,6 +179,7 @@ void define_scores(nb::module_ &m) {
     m.def("mark_ordered", &mark_ordered, nb::arg("row").noconvert(), nb::arg("fresh").noconvert(),
           nb::arg("error").noconvert(), nb::arg("marks").noconvert(), nb::arg("threads"));
     m.def("sweep", &sweep, nb::arg("marks").noconvert());
+    m.def("count_wrong", &wrong_marks, nb::arg("marks").noconvert());
     m.def("sweep_parts", &sweep_parts, nb::arg("marks").noconvert(), nb::arg("start").noconvert(),
           nb::arg("whole").noconvert(), nb::arg("real").noconvert());
     m.def("sweep_rows", &sweep_rows, nb::arg("marks").noconvert(), nb::arg("e").noconvert(),

@@ -23,29 +23,29 @@ void within(In<double> score, In<double> loss, In<u32> row, In<i64> first, Out<i
     constexpr std::size_t kAtOnce = 1024;
     in_parallel((clusters + kAtOnce - 1) / kAtOnce, threads, [&](std::size_t part) {
         ClusterSpace space;
-        for (std::size_t k = part * kAtOnce; k < std::min(clusters, (part + 1) * kAtOnce); ++k) {
-            const std::size_t from = static_cast<std::size_t>(first.data()[k]);
-            const std::size_t to = k + 1 < clusters ? static_cast<std::size_t>(first.data()[k + 1]) : n;
-            const ClusterPairs found = within_cluster(score.data(), loss.data(), row.data() + from, to - from, space);
-            credit2.data()[k] = found.credit2;
-            comparable.data()[k] = found.comparable;
-        }
+        within_clusters(score.data(), loss.data(), row.data(), first.data(), clusters, n, part * kAtOnce,
+                        std::min(clusters, (part + 1) * kAtOnce), space, credit2.data(), comparable.data());
     });
 }
 
-void units(In<u32> row, In<u8> marks, In<double> e, In<u32> credit2, In<i64> cluster, Out<double> right_e,
-           Out<double> wrong_e, Out<i64> credit, Out<i64> wrong) {
-    const std::size_t n = row.shape(0), clusters = right_e.shape(0);
+void units(In<u32> row, In<u8> marks, In<double> e, In<u32> credit2, In<i64> cluster, Out<double> sums, Out<i64> credit,
+           Out<i64> wrong) {
+    const std::size_t n = row.shape(0), clusters = sums.shape(0);
     same_length(n, marks, e, credit2, cluster);
-    need(wrong_e.shape(0) == clusters && credit.shape(0) == clusters && wrong.shape(0) == clusters, "lengths differ");
+    need(credit.shape(0) == clusters && wrong.shape(0) == clusters, "lengths differ");
     nb::gil_scoped_release release;
     for (std::size_t i = 0; i < n; ++i) {
         if (row.data()[i] >= n) throw std::out_of_range("a row is outside the rows");
         const i64 k = cluster.data()[i];
         if (k < 0 || static_cast<std::size_t>(k) >= clusters) throw std::out_of_range("a cluster is outside the clusters");
     }
-    unit_sums(row.data(), marks.data(), e.data(), credit2.data(), cluster.data(), n, right_e.data(), wrong_e.data(),
-              credit.data(), wrong.data());
+    const std::vector<UnitSums> found =
+        unit_sums(row.data(), marks.data(), e.data(), credit2.data(), cluster.data(), n, clusters);
+    for (std::size_t k = 0; k < clusters; ++k) {
+        sums.data()[k] = found[k].right_e + found[k].wrong_e;
+        credit.data()[k] = found[k].credit2;
+        wrong.data()[k] = found[k].wrong;
+    }
 }
 
 void moments(In<i64> cluster, In<double> loss, std::size_t clusters, Out2<double> out) {
@@ -81,7 +81,7 @@ void concord_parts(In<u32> row, In<u8> fresh, In<u32> loss_row, In<u8> loss_fres
     const std::size_t n = row.shape(0), parts = whole.shape(0);
     same_length(n, fresh, loss_row, loss_fresh);
     need_parts(start, n);
-    need(start.shape(0) == parts + 1 && whole.shape(1) == 4 && shifts.shape(0) == parts && shifts.shape(1) == 2,
+    need(start.shape(0) == parts + 1 && whole.shape(1) == 2 && shifts.shape(0) == parts && shifts.shape(1) == 2,
          "lengths differ");
     nb::gil_scoped_release release;
     Use use;
@@ -91,10 +91,9 @@ void concord_parts(In<u32> row, In<u8> fresh, In<u32> loss_row, In<u8> loss_fres
         loss.marks[start.data()[k]] |= kNew;
     }
     concordance_of_parts(score.row, score.marks, loss.row, loss.marks, n, start.data(), parts, use.space,
-                         [&](std::size_t k, const ConcordanceSums &sums) {
-                             const i64 counts[4] = {sums.credit2, sums.comparable, sums.alike,
-                                                    static_cast<i64>(sums.squares.low)};
-                             std::copy_n(counts, 4, whole.data() + 4 * k);
+                         [&](std::size_t k, const PartSums &sums) {
+                             whole.data()[2 * k] = static_cast<i64>(sums.credit2);
+                             whole.data()[2 * k + 1] = static_cast<i64>(sums.comparable);
                              shifts.data()[2 * k] = sums.shift;
                              shifts.data()[2 * k + 1] = sums.shift2;
                          });
@@ -106,8 +105,8 @@ void define_units(nb::module_ &m) {
     m.def("within", &within, nb::arg("score").noconvert(), nb::arg("loss").noconvert(), nb::arg("row").noconvert(),
           nb::arg("first").noconvert(), nb::arg("credit2").noconvert(), nb::arg("comparable").noconvert(), nb::arg("threads"));
     m.def("units", &units, nb::arg("row").noconvert(), nb::arg("marks").noconvert(), nb::arg("e").noconvert(),
-          nb::arg("credit2").noconvert(), nb::arg("cluster").noconvert(), nb::arg("right_e").noconvert(),
-          nb::arg("wrong_e").noconvert(), nb::arg("credit").noconvert(), nb::arg("wrong").noconvert());
+          nb::arg("credit2").noconvert(), nb::arg("cluster").noconvert(), nb::arg("sums").noconvert(),
+          nb::arg("credit").noconvert(), nb::arg("wrong").noconvert());
     m.def("cut", &cut, nb::arg("row").noconvert(), nb::arg("fresh").noconvert(), nb::arg("part").noconvert(),
           nb::arg("start").noconvert(), nb::arg("out").noconvert(), nb::arg("out_fresh").noconvert());
     m.def("concord_parts", &concord_parts, nb::arg("row").noconvert(), nb::arg("fresh").noconvert(),

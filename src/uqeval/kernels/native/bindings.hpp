@@ -4,6 +4,7 @@
 
 #include "auc.hpp"
 #include "concordance.hpp"
+#include "sums.hpp"
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
@@ -78,6 +79,15 @@ inline void need_parts(const In<i64> &start, std::size_t n) {
         const i64 size = start.data()[k] - start.data()[k - 1];
         need(size > 0 && size <= static_cast<i64>(kMostInPart), "a part is empty or too large");
     }
+}
+
+// Of each kind of rows that there is: rows of another loss, rows, sums of credit2 and of its squares.
+inline nb::list listed(const std::vector<Kind> &kinds, std::size_t n) {
+    nb::list found;
+    for (const Kind &kind : kinds) {
+        if (kind.rows) found.append(nb::make_tuple(n - kind.alike, kind.rows, kind.total, whole(kind.squares)));
+    }
+    return found;
 }
 
 inline nb::tuple listed(const ConcordanceSums &sums) {

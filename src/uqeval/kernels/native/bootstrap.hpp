@@ -40,20 +40,40 @@ inline Resampler make_resampler(const double *score, const double *loss, std::si
     Resampler plan;
     plan.n = n;
     const LossOrder order = order_losses(loss, n, space);
-    plan.loss_ties = order.ties;
+    plan.loss_ties = order.groups > 0;
     plan.rank_of_slot.resize(n);
-    plan.row_of_rank.resize(n);
+    plan.row_of_rank.assign(order.row, order.row + n);
     plan.group_end.resize(n);
     plan.joint_end.resize(n);
-    walk_score(order_score(score, order, space, 1), order, space,
-               [&](std::size_t p, u32 q, u32 slot, u32, u32 group_end, u32 joint_end) {
-                   plan.rank_of_slot[p] = q;
-                   plan.row_of_rank[q] = order.row[slot];
-                   plan.group_end[p] = group_end;
-                   plan.joint_end[p] = joint_end;
-                   plan.score_ties = plan.score_ties || group_end != p + 1;
-               });
-    if (order.ties) plan.loss_end.assign(order.end, order.end + n);
+    const ScoreOrder slots = order_score(score, order, space, 1);
+    const auto place = [&](std::size_t p, u32 q, u32 slot) {
+        plan.rank_of_slot[p] = q;
+        plan.row_of_rank[q] = order.row[slot];
+        plan.group_end[p] = plan.joint_end[p] = static_cast<u32>(p + 1);
+    };
+    if (order.dense()) {
+        rank_places(slots, order, space.ties, place);
+    } else {
+        u32 *next = space.ties.next.get<u32>(order.groups + 1);
+        std::copy_n(order.start, order.groups, next);
+        for (std::size_t p = 0; p < n; ++p) {
+            const u32 slot = slots.slot[p], group = order.group_of(slot);
+            place(p, group == kAlone ? slot : next[group]++, slot);
+        }
+    }
+    each_tie(slots.marks, n, [&](std::size_t from, std::size_t to) {
+        plan.score_ties = true;
+        walk_group(slots, order, from, to, [&](std::size_t p, u32, u32 joint_end) {
+            plan.group_end[p] = static_cast<u32>(to);
+            plan.joint_end[p] = joint_end;
+        });
+    });
+    if (!order.groups) return plan;
+    plan.loss_end.resize(n);
+    for (std::size_t q = 0; q < n; ++q) plan.loss_end[q] = static_cast<u32>(q + 1);
+    for (std::size_t g = 0; g < order.groups; ++g) {
+        std::fill_n(plan.loss_end.begin() + order.start[g], order.size[g], order.start[g] + order.size[g]);
+    }
     return plan;
 }
 
@@ -103,7 +123,7 @@ void resample_totals(const Resampler &plan, const u32 *times, u64 size, Buffer &
     const u64 tied_score = plan.score_ties ? tied_pairs(plan.group_end, n, at_slot) : copies;
     const u64 tied_both = plan.loss_ties && plan.score_ties ? tied_pairs(plan.joint_end, n, at_slot) : copies;
     SumSink sink;
-    count_below(ranks, spare, m, 0, m > kLeaf ? top_shift(m) : 0, sink);
+    if (m) count_below(ranks, spare, m, 0, bit_width(m - 1), sink);
     totals[0] = static_cast<i64>(2 * sink.total - 2 * tied_loss - tied_score + tied_both);
     totals[1] = static_cast<i64>((m ? pairs_of(m) : 0) - tied_loss);
     totals[2] = static_cast<i64>((m ? pairs_of(m) : 0) - tied_score);

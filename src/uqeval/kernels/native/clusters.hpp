@@ -32,30 +32,58 @@ inline ClusterPairs compare_all(const double *score, const double *loss, std::si
 }
 
 // Over the n rows of one cluster, each pair twice.
-inline ClusterPairs within_cluster(const double *scores, const double *losses, const u32 *row, std::size_t n,
-                                   ClusterSpace &space) {
-    double *UQ_RESTRICT score = space.score.get<double>(n), *UQ_RESTRICT loss = space.loss.get<double>(n);
-    for (std::size_t i = 0; i < n; ++i) {
-        score[i] = scores[row[i]];
-        loss[i] = losses[row[i]];
-    }
+inline ClusterPairs within_cluster(const double *score, const double *loss, std::size_t n, ClusterSpace &space) {
     if (n <= kDirectly) return compare_all(score, loss, n);
-    const ConcordanceSums sums = concordance(score, loss, n, space.pairs, 1);
-    return {sums.credit2, sums.comparable};
+    ClusterPairs found;
+    for (const Kind &kind : concordance(score, loss, n, space.pairs, 1)) {
+        found.credit2 += static_cast<i64>(kind.total);
+        found.comparable += static_cast<i64>(kind.rows * (n - kind.alike));
+    }
+    return found;
 }
 
-// What clusters are made of after a sweep, rows in order of the score: sums of e (wrong and right rows apart, since tied
-// rows of a class are alike and the order of addition then does not depend on that of the rows), of credit2, and the
-// wrong rows.
-inline void unit_sums(const u32 *row, const u8 *marks, const double *e, const u32 *credit2, const i64 *cluster,
-                      std::size_t n, double *right_e, double *wrong_e, i64 *credit, i64 *wrong) {
-    for (std::size_t p = 0; p < n; ++p) {
-        const i64 k = cluster[row[p]];
-        const i64 bad = marks[p] & kWrong;
-        (bad ? wrong_e : right_e)[k] += e[p];
-        credit[k] += credit2[p];
-        wrong[k] += bad;
+// Clusters [from, to), of rows row[first[k]] and those that follow: their scores and losses are fetched first, all at once.
+inline void within_clusters(const double *scores, const double *losses, const u32 *row, const i64 *first, std::size_t clusters,
+                            std::size_t n, std::size_t from, std::size_t to, ClusterSpace &space, i64 *credit2, i64 *comparable) {
+    const auto start = [=](std::size_t k) { return k < clusters ? static_cast<std::size_t>(first[k]) : n; };
+    const std::size_t begin = start(from), size = start(to) - begin;
+    double *UQ_RESTRICT score = space.score.get<double>(size), *UQ_RESTRICT loss = space.loss.get<double>(size);
+    for (std::size_t i = 0; i < size; ++i) score[i] = scores[row[begin + i]];
+    for (std::size_t i = 0; i < size; ++i) loss[i] = losses[row[begin + i]];
+    for (std::size_t k = from; k < to; ++k) {
+        const std::size_t at = start(k) - begin;
+        const ClusterPairs found = within_cluster(score + at, loss + at, start(k + 1) - start(k), space);
+        credit2[k] = found.credit2;
+        comparable[k] = found.comparable;
     }
+}
+
+// What clusters are made of after a sweep: sums of e (wrong and right rows apart, since tied rows of a class are alike and
+// the order of addition then does not depend on that of the rows), of credit2, and the wrong rows. Side by side: a row
+// finds its cluster's in one line of the cache.
+struct UnitSums {
+    double right_e = 0, wrong_e = 0;
+    i64 credit2 = 0, wrong = 0;
+};
+
+// Rows in order of the score.
+inline std::vector<UnitSums> unit_sums(const u32 *row, const u8 *marks, const double *e, const u32 *credit2,
+                                       const i64 *cluster, std::size_t n, std::size_t clusters) {
+    std::vector<UnitSums> units(clusters);
+    i64 of[kChunk];
+    for (std::size_t from = 0; from < n; from += kChunk) {
+        const std::size_t size = std::min(kChunk, n - from);
+        for (std::size_t i = 0; i < size; ++i) of[i] = cluster[row[from + i]];
+        for (std::size_t i = 0; i < size; ++i) fetch(&units[static_cast<std::size_t>(of[i])]);
+        for (std::size_t i = 0; i < size; ++i) {
+            UnitSums &unit = units[static_cast<std::size_t>(of[i])];
+            const i64 bad = marks[from + i] & kWrong;
+            (bad ? unit.wrong_e : unit.right_e) += e[from + i];
+            unit.credit2 += credit2[from + i];
+            unit.wrong += bad;
+        }
+    }
+    return units;
 }
 
 // What the tests need of the clusters of the first 0, 1, …, n rows: `running_moments` of the NumPy twin.

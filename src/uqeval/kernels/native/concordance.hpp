@@ -2,86 +2,104 @@
 #pragma once
 
 #include "pairs.hpp"
-#include "sums.hpp"
 
 namespace uq {
 
 // ---- few values ---------------------------------------------------------------------------------------------------
 
-// Rows of one score and one loss.
-struct TiedCell {
-    u32 credit2, comparable, rows;
-};
-
 // Where the table of all scores and losses is about as large as the rows, it says it all: score by score, with the rows
-// of lower scores added up by loss.
-inline ConcordanceSums concordance_of_cells(const ScoreOrder &order, const LossOrder &losses, std::size_t values,
-                                            PairSpace &space) {
-    const std::size_t n = losses.n;
-    u32 *UQ_RESTRICT group = space.cursor.get<u32>(n);
-    std::vector<u32> size(values), lower(values, 0), here(values, 0);
-    std::size_t groups = 0;
-    for (std::size_t q = 0; q < n; ++groups) {
-        size[groups] = losses.end[q] - static_cast<u32>(q);
-        for (const std::size_t stop = losses.end[q]; q < stop; ++q) group[q] = static_cast<u32>(groups);
-    }
-    TiedCell *UQ_RESTRICT cells = space.cells.get<TiedCell>(n + 1);
-    std::size_t found = 0;
-    for (std::size_t from = 0, to; from < n; from = to) {
-        to = from;
-        do ++here[group[order.slot[to++]]];
-        while (to < n && !(order.marks[to] & kNew));
-        const u32 rows = static_cast<u32>(to - from), above = static_cast<u32>(n - to);
+// of lower scores added up by loss. `of_loss` has the rows of each loss; next_score(rows) gives those of the next score by
+// loss, or false.
+template <class Next> std::vector<Kind> concordance_of_cells(std::size_t n, const std::vector<u32> &of_loss, Next next_score) {
+    const std::size_t values = of_loss.size();
+    std::vector<Kind> kinds(values);
+    for (std::size_t g = 0; g < values; ++g) kinds[g].alike = of_loss[g];
+    std::vector<u32> lower(values, 0), here(values, 0);
+    std::vector<Squares> squares(values);
+    for (u32 seen = 0; next_score(here.data());) {
+        u32 rows = 0;
+        for (std::size_t g = 0; g < values; ++g) rows += here[g];
+        seen += rows;
+        const u32 above = static_cast<u32>(n) - seen;
         u32 below = 0, not_above = 0, losses_so_far = 0;  // rows of lower loss and score, of neither higher, of no higher loss
         for (std::size_t g = 0; g < values; ++g) {
             const u32 in = here[g];
             not_above += lower[g] + in;
-            losses_so_far += size[g];
-            const u32 agree = below + above + not_above - losses_so_far;
-            cells[found] = TiedCell{2 * agree + rows - in, static_cast<u32>(n) - size[g], in};
-            found += in > 0;
+            losses_so_far += of_loss[g];
+            const u64 credit2 = 2 * (below + above + not_above - losses_so_far) + rows - in;
+            kinds[g].rows += in;
+            kinds[g].total += credit2 * in;
+            squares[g].add(credit2, in);
             below += lower[g];
             lower[g] += in;
-            here[g] = 0;
         }
     }
-    return concordance_sums(
-        n, found, [&](std::size_t i) { return static_cast<i64>(cells[i].credit2); },
-        [&](std::size_t i) { return static_cast<i64>(cells[i].comparable); },
-        [&](std::size_t i) { return static_cast<i64>(cells[i].rows); });
+    for (std::size_t g = 0; g < values; ++g) squares[g].add_to(kinds[g].squares);
+    return kinds;
 }
 
-// Totals, and moments of the delete-one shifts of C (`ConcordanceSums`).
-inline ConcordanceSums concordance(const ScoreOrder &order, const LossOrder &losses, PairSpace &space, int threads) {
+// From orders that are there.
+inline std::vector<Kind> concordance_of_groups(const ScoreOrder &order, const LossOrder &losses, PairSpace &space) {
+    const std::size_t n = losses.n, values = losses.values();
+    u32 *UQ_RESTRICT group = space.by_slot.get<u32>(n);
+    std::vector<u32> of_loss(values, 0);
+    u32 now = 0;
+    for (std::size_t q = 0; q < n; ++q) {
+        now += q && (losses.marks[q] & kNew);
+        group[q] = now;
+        ++of_loss[now];
+    }
+    std::size_t at = 0;
+    return concordance_of_cells(n, of_loss, [&](u32 *here) {
+        if (at == n) return false;
+        std::fill_n(here, values, 0);
+        do ++here[group[order.slot[at++]]];
+        while (at < n && !(order.marks[at] & kNew));
+        return true;
+    });
+}
+
+// From the ranks of values.
+inline std::vector<Kind> concordance_of_values(const Values &scores, const Values &losses, std::size_t n, PairSpace &space) {
+    const std::size_t values = losses.count();
+    u32 *UQ_RESTRICT table = space.cells.get<u32>(scores.count() * values);
+    std::fill_n(table, scores.count() * values, 0);
+    const u16 *UQ_RESTRICT score = scores.rank, *UQ_RESTRICT loss = losses.rank;
+    for (std::size_t i = 0; i < n; ++i) ++table[score[i] * values + loss[i]];
+    std::vector<u32> of_loss(values, 0);
+    for (std::size_t s = 0; s < scores.count(); ++s) {
+        for (std::size_t d = 0; d < values; ++d) of_loss[d] += table[s * values + d];
+    }
+    std::size_t next = 0;
+    return concordance_of_cells(n, of_loss, [&](u32 *here) {
+        if (next == scores.count()) return false;
+        std::copy_n(table + next++ * values, values, here);
+        return true;
+    });
+}
+
+// ---- any values ---------------------------------------------------------------------------------------------------
+
+inline std::vector<Kind> concordance(const ScoreOrder &order, const LossOrder &losses, PairSpace &space, int threads) {
     const std::size_t n = losses.n;
-    if (losses.ties) {
-        std::size_t values = 0;
-        for (std::size_t q = 0; q < n; q = losses.end[q]) ++values;
-        if (values * count_values(order.marks, n) <= 2 * n) return concordance_of_cells(order, losses, values, space);
+    if (losses.groups && losses.values() * count_values(order.marks, n) <= 2 * n) {
+        return concordance_of_groups(order, losses, space);
     }
-    u32 *by_slot = losses.ties ? space.by_slot.get<u32>(n) : nullptr;
-    const CreditSums found = count_credit(order, losses, by_slot, space, threads, true);
-    const auto comparable = [&](std::size_t q) {
-        return static_cast<i64>(n) - (losses.ties ? losses.end[q] - losses.start[q] : 1);
-    };
-    if (losses.ties) {
-        return concordance_sums(n, [&](std::size_t q) { return static_cast<i64>(by_slot[q]); }, comparable);
-    }
-    ConcordanceSums sums;
-    sums.credit2 = static_cast<i64>(found.total);
-    sums.comparable = static_cast<i64>(n) * (static_cast<i64>(n) - 1);
-    sums.squares = found.squares;
-    sums.alike = n > 2;  // without a row nothing is left of two
-    if (!sums.alike) sums.shift = sums.shift2 = std::nan("");
-    return sums;
+    return count_credit(order, losses, nullptr, space, threads);
 }
 
-inline ConcordanceSums concordance(const double *score, const double *loss, std::size_t n, PairSpace &space, int threads) {
+inline std::vector<Kind> concordance(const double *score, const double *loss, std::size_t n, PairSpace &space, int threads) {
+    const std::size_t guess = guess_values(score, n) * guess_values(loss, n);
+    Values scores, losses;
+    if (guess && guess <= 2 * n && find_values(loss, n, threads, space.order.ranks, losses) &&
+        find_values(score, n, threads, space.score_ranks, scores) && losses.count() * scores.count() <= 4 * n) {
+        return concordance_of_values(scores, losses, n, space);
+    }
     double *by_loss = space.by_loss.get<double>(n);
     u8 *marks = space.loss_marks.get<u8>(n);
     order_rows<double>(loss, nullptr, score, n, marks, by_loss, space.order, threads);
-    const LossOrder losses = bound_losses(nullptr, marks, n, space);
-    return concordance(order_slots(by_loss, n, space, threads), losses, space, threads);
+    const LossOrder order = bound_losses(nullptr, marks, n, space.loss_ties);
+    return concordance(order_slots(by_loss, n, space, threads), order, space, threads);
 }
 
 }  // namespace uq

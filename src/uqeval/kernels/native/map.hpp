@@ -80,6 +80,22 @@ inline CellMap choose_map(const double *x, std::size_t n, Span span, int bits, s
     return map;
 }
 
+// The same for what lies in the cells from `first` to before `past` alone: at most 2^bits + 2 cells.
+inline CellMap zoom(const CellMap &map, u32 first, u32 past, int bits) {
+    CellMap near = map;
+    if (map.linear) {  // what rounding takes below the first cell comes back to it: conversion cuts towards 0
+        near.low = map.low + first / map.scale;
+        near.scale = map.scale * std::ldexp(1.0, bits) / (past - first);
+        near.cells = (u32(1) << bits) + 2;
+        return near;
+    }
+    near.least = map.least + (u64(first) << map.shift);
+    const u64 width = (u64(past - first) << map.shift) - 1;
+    near.shift = std::max(0, bit_width(width) - bits);
+    near.cells = static_cast<u32>(width >> near.shift) + 1;
+    return near;
+}
+
 // Calls f with the map's cell function as a lambda, so that each loop is compiled for one kind.
 template <class F> auto with_cells(const CellMap &map, F f) {
     if (map.linear) {

@@ -1,7 +1,7 @@
 // Rows in order of a score, without a sort of the whole: buckets that fit the cache, then radix passes inside each.
 //
 //   1. least and greatest score                                               1 read
-//   2. histogram of 2^12..2^14 cells of a monotone map                        1 read
+//   2. histogram of 2^12 cells of a monotone map                              1 read
 //   3. neighbouring cells pooled into buckets of <= kTarget rows, whatever the distribution
 //   4. scores scattered to their buckets                                      1 read, 1 write of 8 bytes a row
 //   5. in cache, bucket by bucket: words (code of 16 bits, place of 16 bits), two radix passes of 8 bits; rows that share
@@ -13,13 +13,14 @@
 // with it), writes. In one loop the CPU mispredicts which load needs which store, and takes 1.5 times as long.
 #pragma once
 
-#include "map.hpp"
+#include "values.hpp"
 
 namespace uq {
 
-constexpr std::size_t kTarget = 8192, kBlock = 65536, kMany = 4000000;
-constexpr std::size_t kNear = 200000;   // rows that the cache holds anyway
-constexpr std::size_t kStreams = 512;   // buckets that are filled at once
+constexpr std::size_t kTarget = 8192;
+constexpr std::size_t kBlock = 40000;  // rows that are put in order at once; more share their codes too often
+constexpr std::size_t kNear = 200000;  // rows that the cache holds anyway
+constexpr std::size_t kStreams = 384;  // buckets that are filled at once
 constexpr u8 kWrong = 1, kNew = 2;  // bits of a mark
 
 struct BlockSpace {  // of one thread
@@ -30,7 +31,7 @@ struct BlockSpace {  // of one thread
 };
 
 struct OrderSpace {
-    Buffer rows;
+    Buffer rows, ranks;
     std::vector<BlockSpace> blocks;
     BlockSpace *of_threads(int threads) {
         const std::size_t count = static_cast<std::size_t>(std::max(threads, 1));
@@ -39,6 +40,7 @@ struct OrderSpace {
     }
     void trim() {
         rows.trim();
+        ranks.trim();
         blocks.resize(std::min<std::size_t>(blocks.size(), 1));
         for (BlockSpace &block : blocks) block.trim();
     }
@@ -98,21 +100,27 @@ Partition scatter(const double *score, const u8 *error, u8 mark, const P *payloa
         }
     }
     found.start[buckets] = next;
-    over_rows(n, threads, [&](std::size_t t, std::size_t from, std::size_t to) {
+    over_rows(n, threads, [=, &place, &of_cell](std::size_t t, std::size_t from, std::size_t to) {
         u32 *UQ_RESTRICT own = place[t].data();
+        const u16 *UQ_RESTRICT bucket = of_cell.data();
         u32 at[kChunk];
         for (; from < to; from += kChunk) {
             const std::size_t size = std::min(kChunk, to - from);
             const double *x = score + from;
             for (std::size_t i = 0; i < size; ++i) at[i] = cell_of(x[i]);
-            for (std::size_t i = 0; i < size; ++i) at[i] = 2 * u32(of_cell[at[i]]);
-            if (error) {
-                for (std::size_t i = 0; i < size; ++i) at[i] += error[from + i] == mark;
-            }
-            for (std::size_t i = 0; i < size; ++i) at[i] = own[at[i]]++;
+            const auto find_places = [&](auto far, auto second) {  // each kind has a loop of its own
+                for (std::size_t i = 0; i < size; ++i) {
+                    at[i] = own[2 * u32(bucket[at[i]]) + second(from + i)]++;
+                    if (far.value) fetch(rows + at[i]);
+                }
+                for (std::size_t i = 0; far.value && carried && i < size; ++i) fetch(carried + at[i]);
+            };
+            const auto by_error = [=](std::size_t i) { return u32(error[i] == mark); };
+            const auto alike = [](std::size_t) { return u32(0); };
             if (n > kNear) {
-                for (std::size_t i = 0; i < size; ++i) fetch(rows + at[i]);
-                for (std::size_t i = 0; carried && i < size; ++i) fetch(carried + at[i]);
+                error ? find_places(std::true_type(), by_error) : find_places(std::true_type(), alike);
+            } else {
+                error ? find_places(std::false_type(), by_error) : find_places(std::false_type(), alike);
             }
             for (std::size_t i = 0; i < size; ++i) rows[at[i]] = x[i];
             if (!carried) continue;
@@ -154,6 +162,11 @@ template <class Code> u32 *sort_codes(const double *x, std::size_t n, Code code_
         sum_low += of_low;
         sum_high += of_high;
     }
+#ifdef UQ_FUSED
+    for (std::size_t j = 0; j < n; ++j) a[low[0][code[j] & 255]++] = u32(code[j]) << 16 | static_cast<u32>(j);
+    for (std::size_t j = 0; j < n; ++j) b[high[0][a[j] >> 24]++] = a[j];
+    static_cast<void>(to);
+#else
     for (std::size_t from = 0; from < n; from += kChunk) {
         const std::size_t size = std::min(kChunk, n - from);
         for (std::size_t j = 0; j < size; ++j) to[j] = low[0][code[from + j] & 255]++;
@@ -164,6 +177,7 @@ template <class Code> u32 *sort_codes(const double *x, std::size_t n, Code code_
         for (std::size_t j = 0; j < size; ++j) to[j] = high[0][a[from + j] >> 24]++;
         for (std::size_t j = 0; j < size; ++j) b[to[j]] = a[from + j];
     }
+#endif
     return b;
 }
 
@@ -275,6 +289,32 @@ void order_heap(const double *x, std::size_t n, std::size_t wrong, u8 *marks, P 
 
 // ---- all rows -----------------------------------------------------------------------------------------------------
 
+// Rows of few values: their marks follow from how many there are of each, and a payload has a place for each.
+template <class P>
+void order_values(const Values &values, const u8 *error, const P *payload, std::size_t n, u8 *marks, P *out) {
+    const std::vector<ValueRows> rows = rows_of_values(values, error, n);
+    std::vector<u32> place(2 * values.count());
+    std::size_t at = 0;
+    for (std::size_t v = 0; v < rows.size(); ++v) {
+        place[2 * v + 1] = static_cast<u32>(at);
+        place[2 * v] = static_cast<u32>(at + rows[v].marked);
+        std::fill_n(marks + at, rows[v].marked, kWrong);
+        std::fill_n(marks + at + rows[v].marked, rows[v].others, u8(0));
+        marks[at] |= kNew;
+        at += rows[v].rows();
+    }
+    if (!out) return;
+    u32 to[kChunk];
+    for (std::size_t from = 0; from < n; from += kChunk) {
+        const std::size_t size = std::min(kChunk, n - from);
+        for (std::size_t i = 0; i < size; ++i) {
+            to[i] = place[2 * values.rank[from + i] + (error ? error[from + i] : 0)]++;
+            fetch(out + to[i]);
+        }
+        for (std::size_t i = 0; i < size; ++i) out[to[i]] = payload ? payload[from + i] : static_cast<P>(from + i);
+    }
+}
+
 // marks[k] of the row at place k of the score's order; out[k] its payload (its row if payload is null), where out is
 // given. error may be null.
 template <class P>
@@ -283,8 +323,8 @@ void order_rows(const double *score, const u8 *error, const P *payload, std::siz
     if (n == 0) return;
     if (n < 65536) threads = 1;
     BlockSpace *blocks = space.of_threads(threads);
-    double *rows = space.rows.get<double>(n);
     if (n <= kTarget) {  // a single bucket
+        double *rows = space.rows.get<double>(n);
         std::size_t wrong = 0, next[2];
         for (std::size_t i = 0; i < n; ++i) wrong += error ? error[i] : 0;
         next[1] = 0;
@@ -296,9 +336,12 @@ void order_rows(const double *score, const u8 *error, const P *payload, std::siz
         }
         return order_block<P>(rows, n, wrong, marks, out, blocks[0]);
     }
+    Values values;
+    if (find_values(score, n, threads, space.ranks, values)) return order_values(values, error, payload, n, marks, out);
     const Span span = span_of(score, n, threads);
-    const CellMap map = choose_map(score, n, span, n > kMany ? 14 : 12);
-    const std::size_t target = n > kMany ? std::max(2 * kTarget, n / kStreams) : kTarget;
+    const CellMap map = choose_map(score, n, span, 12);
+    const std::size_t target = std::max(kTarget, n / kStreams);
+    double *rows = space.rows.get<double>(n);
     const Partition parts = with_cells(map, [&](auto cell_of) {
         return scatter<P>(score, error, 1, payload, n, map.cells, cell_of, target, threads, rows, out);
     });

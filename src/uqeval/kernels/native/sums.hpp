@@ -17,10 +17,10 @@ class FixedSum {
         up_ = std::ldexp(1.0, bits_);
     }
     void add(double x) { add_scaled(std::ldexp(x, shift_)); }
-    void add_scaled(double y, i64 times = 1) {  // y already multiplied by scale()
+    void add_scaled(double y) {  // y already multiplied by scale()
         const double whole = round(y);
-        whole_ += times * static_cast<i64>(whole);
-        rest_ += times * static_cast<i64>(round((y - whole) * up_));
+        whole_ += static_cast<i64>(whole);
+        rest_ += static_cast<i64>(round((y - whole) * up_));
     }
     double scale() const { return std::ldexp(1.0, shift_); }
     bool scale_is_normal() const { return std::isnormal(scale()); }
@@ -92,16 +92,15 @@ struct ConcordanceSums {
     double shift = 0.0, shift2 = 0.0;  // else: sums of d_i and d_i^2, d_i = C without row i minus C
 };
 
-// d_i = -(credit2_i - 2 C m_i) / (M - 2 m_i); NaN where leaving out a row leaves no comparable pair. `rows` is how many
-// rows there are in all, `items` how many kinds of rows: times(i) rows of each.
-template <class Credit, class Comparable, class Times>
-ConcordanceSums concordance_sums(std::size_t rows, std::size_t items, Credit credit2, Comparable comparable, Times times) {
+// d_i = -(credit2_i - 2 C m_i) / (M - 2 m_i); NaN where leaving out a row leaves no comparable pair.
+template <class Credit, class Comparable>
+ConcordanceSums concordance_sums(std::size_t n, Credit credit2, Comparable comparable) {
     ConcordanceSums sums;
-    i64 least = items ? comparable(0) : 0, most = least;
-    for (std::size_t i = 0; i < items; ++i) {
+    i64 least = n ? comparable(0) : 0, most = least;
+    for (std::size_t i = 0; i < n; ++i) {
         const i64 m = comparable(i);
-        sums.credit2 += credit2(i) * times(i);
-        sums.comparable += m * times(i);
+        sums.credit2 += credit2(i);
+        sums.comparable += m;
         least = std::min(least, m);
         most = std::max(most, m);
     }
@@ -112,31 +111,23 @@ ConcordanceSums concordance_sums(std::size_t rows, std::size_t items, Credit cre
     }
     if (least == most) {
         sums.alike = true;
-        for (std::size_t i = 0; i < items; ++i) {
-            sums.squares.add_times(static_cast<u64>(credit2(i)), static_cast<u64>(times(i)));
-        }
+        for (std::size_t i = 0; i < n; ++i) sums.squares.add_times(static_cast<u64>(credit2(i)), 1);
         return sums;
     }
     const double twice = static_cast<double>(sums.credit2) / static_cast<double>(sums.comparable);
     const double total = static_cast<double>(sums.comparable);
     const double bound = 2.0 * static_cast<double>(most) / static_cast<double>(left);
-    FixedSum first(bound, rows), second(bound * bound, rows);
+    FixedSum first(bound, n), second(bound * bound, n);
     const double scale1 = first.scale(), scale2 = second.scale();
-    for (std::size_t i = 0; i < items; ++i) {
+    for (std::size_t i = 0; i < n; ++i) {
         const double m = static_cast<double>(comparable(i));
         const double d = (twice * m - static_cast<double>(credit2(i))) / (total - 2.0 * m);
-        first.add_scaled(d * scale1, times(i));
-        second.add_scaled(d * d * scale2, times(i));
+        first.add_scaled(d * scale1);
+        second.add_scaled(d * d * scale2);
     }
     sums.shift = first.value();
     sums.shift2 = second.value();
     return sums;
-}
-
-// Row by row.
-template <class Credit, class Comparable>
-ConcordanceSums concordance_sums(std::size_t n, Credit credit2, Comparable comparable) {
-    return concordance_sums(n, n, credit2, comparable, [](std::size_t) { return i64(1); });
 }
 
 }  // namespace uq

@@ -12,7 +12,7 @@ from uqeval.kernels.plain.pairs import (
     within_sums,
 )
 from uqeval.kernels.plain.sums import cell_sums, concordance_sums, order_free_sum, running_moments
-from uqeval.kernels.plain.sweep import auc_sums, credits, sweep, sweep_parts, sweep_rows, unit_sums
+from uqeval.kernels.plain.sweep import auc_sums, count_wrong, credits, sweep, sweep_parts, sweep_rows, unit_sums
 from uqeval.kernels.plain.weighted import weighted_credit
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "concordance",
     "concordance_parts",
     "concordance_sums",
+    "count_wrong",
     "credits",
     "cut_order",
     "draw_units",

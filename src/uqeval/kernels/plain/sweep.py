@@ -110,6 +110,11 @@ def sweep(marks: Bit) -> Sweep:
     )
 
 
+def count_wrong(marks: Bit) -> int:
+    """Wrong rows among them."""
+    return int(np.count_nonzero(marks & 1))
+
+
 def sweep_parts(marks: Bit, start: Int) -> Sweep:
     """`sweep` part by part, as arrays."""
     found = [sweep(marks[a:b]) for a, b in itertools.pairwise(start.tolist())]
