@@ -3,6 +3,7 @@
 Exit codes: 0 done; 1 the answer is "no"; 2 bad usage or bad input, with one message on stderr and no traceback.
 """
 
+import ctypes
 import io
 import re
 import sys
@@ -101,8 +102,15 @@ def _options(
     warnings.simplefilter("ignore", UQWarning)  # the tables show them
 
 
+def _share_memory() -> None:
+    """Threads take their memory from two heaps: with one each, a command on 16 threads held 70 MB more."""
+    if sys.platform == "linux" and (set_option := getattr(ctypes.CDLL(None), "mallopt", None)) is not None:
+        set_option(-8, 2)  # M_ARENA_MAX of the GNU C library; others do without
+
+
 def main() -> None:
     """The command `uqeval`."""
+    _share_memory()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a console without "↑" shows "?"
     called = sys.argv[1:2]  # help and mistakes speak of all commands

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from uqeval._check import Nan, Progress, check_choice, check_level, check_seed
+from uqeval._check import Nan, Progress, check_choice, check_level, check_seed_kind
 from uqeval._errors import UQWarning, collected, notify
 from uqeval.distributed.given import Arrays, Where
 from uqeval.distributed.source import Source
@@ -101,10 +101,10 @@ def evaluate(
     >>> ev = evaluate("preds/*.parquet", by="hospital", engine="local", memory_limit="1GB")  # doctest: +SKIP
     """
     level = check_level(level)
-    rng = check_seed(seed)
+    seed = check_seed_kind(seed)
     count = check_resamples(resamples) if check_choice("method", method, ("default", "bootstrap")) == "bootstrap" else 0
     # One seed for all: an interval does not depend on what else is asked for.
-    draws = int(rng.integers(2**63)) if isinstance(seed, np.random.Generator) else int(seed)
+    draws = int(seed.integers(2**63)) if isinstance(seed, np.random.Generator) else seed
     how = How(level, count, draws, progress)
     named = [metrics] if isinstance(metrics, str) else None if metrics is None else list(metrics)
     arrays = Arrays(score, error, loss, weights, clusters, groups)

@@ -120,25 +120,28 @@ def cores() -> int:
 _MOST_THREADS = 256  # each has tables of its own
 _FEW_ROWS = 1 << 16
 _WORTH = 20_000  # rows from which on calls share the threads
+_MANY_ROWS = 1 << 18  # from which on two calls at once are enough: each has memory of its own
 _inside = threading.local()
 
 
 def side_by_side(calls: Sequence[Callable[[], object]], rows: int = _WORTH) -> None:
-    """Makes the calls on all threads at once, each call on one; the first error is raised when all have ended.
+    """Makes the calls at once, which share the threads; the first error is raised when all have ended.
 
     Calls that go over few rows are made one by one: a thread would cost more than it saves.
     """
-    if rows < _WORTH or min(threads(), len(calls)) <= 1:
+    at_once = min(threads(), len(calls), 2 if rows >= _MANY_ROWS else _MOST_THREADS)
+    if rows < _WORTH or at_once <= 1:
         for call in calls:
             call()
         return
+    share = threads() // at_once
 
-    def alone(call: Callable[[], object]) -> None:
-        _inside.shared = True
+    def one(call: Callable[[], object]) -> None:
+        _inside.threads = share
         call()
 
-    with ThreadPoolExecutor(min(threads(), len(calls))) as pool:
-        for done in [pool.submit(alone, call) for call in calls]:
+    with ThreadPoolExecutor(at_once) as pool:
+        for done in [pool.submit(one, call) for call in calls]:
             done.result()
 
 
@@ -150,9 +153,9 @@ def _threads_for(rows: int) -> int:
 
 
 def threads() -> int:
-    """Threads that the kernels may use: UQEVAL_THREADS, or all cores; one inside `side_by_side`."""
-    if getattr(_inside, "shared", False):
-        return 1
+    """Threads that the kernels may use: UQEVAL_THREADS, or all cores; a share of them inside `side_by_side`."""
+    if share := getattr(_inside, "threads", 0):
+        return int(share)
     given = os.environ.get("UQEVAL_THREADS", "").strip()
     if not given:
         return cores()

@@ -123,6 +123,7 @@ def bin_rows(
     raw = np.searchsorted(edges, confidence, side="left")  # right-closed bins
     filled = np.bincount(raw, minlength=len(edges) + 1) > 0
     index = (np.cumsum(filled) - 1)[raw]
+    del raw  # with many rows, what is done with goes at once
 
     def by_bin(x: Float) -> Float:
         return kernels.cell_sums(x, index, int(filled.sum()))
@@ -130,8 +131,10 @@ def bin_rows(
     diff, rows = correct - confidence, np.bincount(index).astype(np.float64)
     weight = rows if weights is None else by_bin(weights)
     gap = by_bin(diff if weights is None else weights * diff) / weight
-    apart = diff - gap[index]
-    spread = by_bin(np.square(apart if weights is None else weights * apart)) / weight**2
+    diff -= gap[index]
+    if weights is not None:
+        diff *= weights
+    spread = by_bin(np.square(diff, out=diff)) / weight**2
     size = rows if weights is None else weight**2 / by_bin(weights * weights)  # Kish
     with np.errstate(divide="ignore", invalid="ignore"):
         variance = np.where(rows > 1, spread * size / (size - 1), 0.0)

@@ -261,6 +261,15 @@ inline int cell_bits(std::size_t m, std::size_t n) {
     return std::min(22, bit_width(std::min(16 * m, std::max(4 * m, n / 2)) - 1));
 }
 
+struct KeepAll {
+    u32 operator()(std::size_t) const { return 1; }
+};
+struct KeepOthers {
+    const u8 *error;
+    u8 mark;
+    u32 operator()(std::size_t i) const { return error[i] != mark; }
+};
+
 // m few rows, and n others; for_rows(f) calls f(rows, how many, keep), where keep(i) says whether a row is one of the others.
 template <class ForRows>
 void add_rows(FewSums &sums, const Around &around, const double *few, std::size_t m, std::size_t n, const CellMap &map,
@@ -283,22 +292,22 @@ inline void add_bucket(FewSums &sums, const Around &around, const Pieces &cut, s
     if (m == 0) return sums.add_many(around, 0, n);
     double *few = space.few.get<double>(m);
     std::size_t there = 0;
-    cut.each(bucket, 1, [&](const double *rows, std::size_t size) {
+    cut.each(cut.rows, bucket, 1, [&](const double *rows, std::size_t size) {
         std::copy_n(rows, size, few + there);
         there += size;
     });
     CellMap near = zoom(map, cut.cell[bucket], cut.cell[bucket + 1], cell_bits(m, n));
     if (cut.cell[bucket + 1] - cut.cell[bucket] < 3) {  // a crowd: its own span tells more
         Span span = span_of(few, m);
-        cut.each(bucket, 0, [&](const double *rows, std::size_t size) {
+        cut.each(cut.rows, bucket, 0, [&](const double *rows, std::size_t size) {
             const Span here = span_of(rows, size);
             span = {std::min(span.low, here.low), std::max(span.high, here.high)};
         });
         near = choose_map(few, m, span, cell_bits(m, n));
     }
     add_rows(sums, around, few, m, n, near, space, [&](auto locate) {
-        cut.each(bucket, 0, [&](const double *rows, std::size_t size) {
-            locate(rows, size, [](std::size_t) { return u32(1); });
+        cut.each(cut.rows, bucket, 0, [&](const double *rows, std::size_t size) {
+            locate(rows, size, KeepAll());
         });
     });
 }
@@ -354,14 +363,15 @@ inline AucSums auc_sums(const double *score, const u8 *error, std::size_t n, Auc
             few[k] = score[i];
             k += error[i] == mark;
         }
-        const auto keep = [=](std::size_t i) { return u32(error[i] != mark); };
+        const KeepOthers keep{error, mark};
         add_rows(found[0], around, few, m, n - m, choose_map(few, m, span, cell_bits(m, n)), space.located[0],
                  [&](auto locate) { locate(score, n, keep); });
     } else {
         const CellMap map = choose_map(score, n, span_of(score, n, threads), 12);
         const std::size_t target = std::max(n / kStreams, std::min<std::size_t>(65536, n * kFewInBucket / m));
         const Pieces cut = with_cells(map, [&](auto cell_of) {
-            return send_to_buckets(score, error, mark, n, map.cells, cell_of, target, threads, ordering.rows);
+            return send_to_buckets<u32>(score, error, mark, nullptr, n, map.cells, cell_of, target, threads, ordering.rows,
+                                        nullptr);
         });
         std::vector<Around> before(cut.buckets, around);
         for (std::size_t b = 0; b + 1 < cut.buckets; ++b) {

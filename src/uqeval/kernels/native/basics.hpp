@@ -27,7 +27,8 @@
 #else
 #define UQ_RESTRICT __restrict__
 #endif
-// A function that is compiled twice, and chosen when the module is loaded by what the CPU has.
+// A function that is compiled twice, and chosen when the module is loaded by what the CPU has. Arguments of its template
+// must have types with names: GCC 13 and 14 fail at a lambda's ("internal compiler error: in add_to_same_comdat_group").
 #if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__GLIBC__) && !defined(__SANITIZE_THREAD__)
 #define UQ_WIDE __attribute__((target_clones("avx2", "default")))
 #else

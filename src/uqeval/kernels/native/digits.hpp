@@ -111,12 +111,17 @@ template <class Item, class Sink> UQ_WIDE void count_leaf(const Item *in, std::s
     }
 }
 
+template <class Item> struct InOrder {
+    const Item *in;
+    Item operator()(std::size_t i) const { return in[i]; }
+};
+
 // Ranks of the block have that many bits.
 template <class Item, class Sink>
 void count_below(Item *in, Item *spare, std::size_t n, u32 low, int bits, Sink &sink) {
     if (n <= kLeaf) return count_leaf(in, n, low, sink);
     const int shift = next_shift(bits);
-    count_digits<Item>([in](std::size_t i) { return in[i]; }, spare, n, low, shift, sink);
+    count_digits<Item>(InOrder<Item>{in}, spare, n, low, shift, sink);
     for (std::size_t start = 0; start < n; start += std::size_t(1) << shift) {
         const std::size_t size = std::min(n - start, std::size_t(1) << shift);
         count_below(spare + start, in + start, size, low + static_cast<u32>(start), shift, sink);

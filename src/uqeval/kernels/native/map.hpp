@@ -96,14 +96,20 @@ inline CellMap zoom(const CellMap &map, u32 first, u32 past, int bits) {
     return near;
 }
 
-// Calls f with the map's cell function as a lambda, so that each loop is compiled for one kind.
-template <class F> auto with_cells(const CellMap &map, F f) {
-    if (map.linear) {
-        return f([low = map.low, scale = map.scale](double x) {
-            return static_cast<u32>(static_cast<std::int32_t>((x - low) * scale));  // 32 bits: AVX2 has this one
-        });
+struct LinearCell {
+    double low, scale;
+    u32 operator()(double x) const {
+        return static_cast<u32>(static_cast<std::int32_t>((x - low) * scale));  // 32 bits: AVX2 has this one
     }
-    return f([least = map.least, shift = map.shift](double x) { return static_cast<u32>((key_of(x) - least) >> shift); });
+};
+struct KeyCell {
+    u64 least;
+    int shift;
+    u32 operator()(double x) const { return static_cast<u32>((key_of(x) - least) >> shift); }
+};
+// Calls f with the map's cell function, so that each loop is compiled for one kind.
+template <class F> auto with_cells(const CellMap &map, F f) {
+    return map.linear ? f(LinearCell{map.low, map.scale}) : f(KeyCell{map.least, map.shift});
 }
 
 // Neighbouring cells pooled into buckets of at most `target` rows, where a single cell does not exceed it.

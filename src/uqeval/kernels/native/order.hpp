@@ -1,37 +1,35 @@
 // Rows in order of a score, without a sort of the whole: buckets that fit the cache, then radix passes inside each.
 //
 //   1. least and greatest score                                               1 read
-//   2. histogram of 2^12 cells of a monotone map                              1 read
-//   3. neighbouring cells pooled into buckets of <= kTarget rows, whatever the distribution
-//   4. scores scattered to their buckets                                      1 read, 1 write of 8 bytes a row
-//   5. in cache, bucket by bucket: words (code of 16 bits, place of 16 bits), two radix passes of 8 bits; rows that share
+//   2. a sample's histogram of 2^12 cells of a monotone map; neighbouring cells pooled into buckets of about kTarget rows,
+//      whatever the distribution
+//   3. scores sent to their buckets (pieces.hpp)                              1 read, 1 write of 8 bytes a row
+//   4. in cache, bucket by bucket: words (code of 16 bits, place of 16 bits), two radix passes of 8 bits; rows that share
 //      a code (one in eight) are settled by comparing doubles
 //
 // What comes out is a byte a row (is it wrong? does a new value start?) and, where somebody wants it, a payload in the
 // same order: the row, or a number that it carries. Ties keep the order of rows; where errors are given, wrong rows come
-// first. Scatters go in loops of their own: places, a request for their memory (at 1e7 rows an Intel CPU is twice as fast
-// with it), writes. In one loop the CPU mispredicts which load needs which store, and takes 1.5 times as long.
+// first.
 #pragma once
 
-#include "values.hpp"
+#include "pieces.hpp"
 
 namespace uq {
 
 constexpr std::size_t kTarget = 8192;
 constexpr std::size_t kBlock = 40000;  // rows that are put in order at once; more share their codes too often
-constexpr std::size_t kNear = 200000;  // rows that the cache holds anyway
-constexpr std::size_t kStreams = 384;  // buckets that are filled at once
+constexpr std::size_t kStreams = 384;  // buckets that are filled at once, twice as many of scores alone
 constexpr u8 kWrong = 1, kNew = 2;  // bits of a mark
 
 struct BlockSpace {  // of one thread
-    Buffer a, b, repeat, code, rows, kept, error;
+    Buffer a, b, repeat, code, rows, carried;
     void trim() {
-        for (Buffer *buffer : {&a, &b, &repeat, &code, &rows, &kept, &error}) buffer->trim();
+        for (Buffer *buffer : {&a, &b, &repeat, &code, &rows, &carried}) buffer->trim();
     }
 };
 
 struct OrderSpace {
-    Buffer rows, ranks;
+    Buffer rows, carried, ranks;
     std::vector<BlockSpace> blocks;
     BlockSpace *of_threads(int threads) {
         const std::size_t count = static_cast<std::size_t>(std::max(threads, 1));
@@ -39,100 +37,11 @@ struct OrderSpace {
         return blocks.data();
     }
     void trim() {
-        rows.trim();
-        ranks.trim();
+        for (Buffer *buffer : {&rows, &carried, &ranks}) buffer->trim();
         blocks.resize(std::min<std::size_t>(blocks.size(), 1));
         for (BlockSpace &block : blocks) block.trim();
     }
 };
-
-// ---- buckets ------------------------------------------------------------------------------------------------------
-
-// Where each bucket starts (one more than there are), and how many of its rows are of the class that comes first.
-struct Partition {
-    std::vector<u32> start, first;
-    std::size_t buckets() const { return first.size(); }
-};
-
-// Scatters scores to buckets; in a bucket rows with error == mark come first, otherwise in the order they had. `payload`
-// goes along into `carried`; a null payload means the row itself, a null `carried` nothing. error may be null.
-template <class P, class Cell>
-Partition scatter(const double *score, const u8 *error, u8 mark, const P *payload, std::size_t n, u32 cells, Cell cell_of,
-                  std::size_t target, int threads, double *rows, P *carried) {
-    const std::size_t parts = static_cast<std::size_t>(std::max(threads, 1));
-    std::vector<std::vector<u32>> counts(parts);
-    over_rows(n, threads, [&](std::size_t t, std::size_t from, std::size_t to) {
-        std::vector<u32> &own = counts[t];
-        own.assign(2 * std::size_t(cells), 0);
-        u32 cell[kChunk];
-        for (; from < to; from += kChunk) {
-            const std::size_t size = std::min(kChunk, to - from);
-            const double *x = score + from;
-            for (std::size_t i = 0; i < size; ++i) cell[i] = 2 * cell_of(x[i]);
-            if (error) {
-                for (std::size_t i = 0; i < size; ++i) cell[i] += error[from + i] == mark;
-            }
-            for (std::size_t i = 0; i < size; ++i) ++own[cell[i]];
-        }
-    });
-    std::vector<u32> all(cells, 0);
-    for (const auto &own : counts) {
-        for (u32 c = 0; c < cells; ++c) all[c] += own[2 * c] + own[2 * c + 1];
-    }
-    std::size_t buckets = 0;
-    const std::vector<u16> of_cell = pool_cells(all, target, buckets);
-    std::vector<std::vector<u32>> place(parts, std::vector<u32>(2 * buckets, 0));
-    for (std::size_t t = 0; t < parts; ++t) {
-        for (u32 c = 0; c < cells && !counts[t].empty(); ++c) {
-            place[t][2 * of_cell[c]] += counts[t][2 * c];
-            place[t][2 * of_cell[c] + 1] += counts[t][2 * c + 1];
-        }
-    }
-    Partition found;
-    found.start.resize(buckets + 1);
-    found.first.resize(buckets);
-    u32 next = 0;
-    for (std::size_t b = 0; b < buckets; ++b) {
-        found.start[b] = next;
-        for (const std::size_t cls : {1, 0}) {
-            for (std::size_t t = 0; t < parts; ++t) next += std::exchange(place[t][2 * b + cls], next);
-            if (cls) found.first[b] = next - found.start[b];
-        }
-    }
-    found.start[buckets] = next;
-    over_rows(n, threads, [=, &place, &of_cell](std::size_t t, std::size_t from, std::size_t to) {
-        u32 *UQ_RESTRICT own = place[t].data();
-        const u16 *UQ_RESTRICT bucket = of_cell.data();
-        u32 at[kChunk];
-        for (; from < to; from += kChunk) {
-            const std::size_t size = std::min(kChunk, to - from);
-            const double *x = score + from;
-            for (std::size_t i = 0; i < size; ++i) at[i] = cell_of(x[i]);
-            const auto find_places = [&](auto far, auto second) {  // each kind has a loop of its own
-                for (std::size_t i = 0; i < size; ++i) {
-                    at[i] = own[2 * u32(bucket[at[i]]) + second(from + i)]++;
-                    if (far.value) fetch(rows + at[i]);
-                }
-                for (std::size_t i = 0; far.value && carried && i < size; ++i) fetch(carried + at[i]);
-            };
-            const auto by_error = [=](std::size_t i) { return u32(error[i] == mark); };
-            const auto alike = [](std::size_t) { return u32(0); };
-            if (n > kNear) {
-                error ? find_places(std::true_type(), by_error) : find_places(std::true_type(), alike);
-            } else {
-                error ? find_places(std::false_type(), by_error) : find_places(std::false_type(), alike);
-            }
-            for (std::size_t i = 0; i < size; ++i) rows[at[i]] = x[i];
-            if (!carried) continue;
-            if (payload) {
-                for (std::size_t i = 0; i < size; ++i) carried[at[i]] = payload[from + i];
-            } else {
-                for (std::size_t i = 0; i < size; ++i) carried[at[i]] = static_cast<P>(from + i);
-            }
-        }
-    });
-    return found;
-}
 
 // ---- inside a bucket ----------------------------------------------------------------------------------------------
 
@@ -140,7 +49,7 @@ Partition scatter(const double *score, const u8 *error, u8 mark, const P *payloa
 template <class Code> u32 *sort_codes(const double *x, std::size_t n, Code code_of, BlockSpace &s) {
     u16 *UQ_RESTRICT code = s.code.get<u16>(n);
     u32 *UQ_RESTRICT a = s.a.get<u32>(n), *UQ_RESTRICT b = s.b.get<u32>(n);
-    u32 low[4][256] = {}, high[4][256] = {}, to[kChunk];
+    u32 low[4][256] = {}, high[4][256] = {};
     for (std::size_t i = 0; i < n; ++i) code[i] = static_cast<u16>(code_of(x[i]));
     std::size_t i = 0;
     for (; i + 4 <= n; i += 4) {
@@ -162,40 +71,28 @@ template <class Code> u32 *sort_codes(const double *x, std::size_t n, Code code_
         sum_low += of_low;
         sum_high += of_high;
     }
-#ifdef UQ_FUSED
     for (std::size_t j = 0; j < n; ++j) a[low[0][code[j] & 255]++] = u32(code[j]) << 16 | static_cast<u32>(j);
     for (std::size_t j = 0; j < n; ++j) b[high[0][a[j] >> 24]++] = a[j];
-    static_cast<void>(to);
-#else
-    for (std::size_t from = 0; from < n; from += kChunk) {
-        const std::size_t size = std::min(kChunk, n - from);
-        for (std::size_t j = 0; j < size; ++j) to[j] = low[0][code[from + j] & 255]++;
-        for (std::size_t j = 0; j < size; ++j) a[to[j]] = u32(code[from + j]) << 16 | static_cast<u32>(from + j);
-    }
-    for (std::size_t from = 0; from < n; from += kChunk) {
-        const std::size_t size = std::min(kChunk, n - from);
-        for (std::size_t j = 0; j < size; ++j) to[j] = high[0][a[from + j] >> 24]++;
-        for (std::size_t j = 0; j < size; ++j) b[to[j]] = a[from + j];
-    }
-#endif
     return b;
 }
 
-// Up to kBlock rows, of which the first `wrong` are wrong: their marks; and what they carry (or null) is put in order.
+// One value (or one row); the first `wrong` rows are wrong.
 template <class P>
-void order_block(const double *x, std::size_t n, std::size_t wrong, u8 *marks, P *carried, BlockSpace &s) {
+void order_alike(std::size_t n, std::size_t wrong, const P *carried, u8 *marks, P *out) {
+    for (std::size_t i = 0; i < n; ++i) marks[i] = i < wrong;
+    marks[0] |= kNew;
+    if (out) std::copy_n(carried, n, out);
+}
+
+// Up to kBlock rows, of which the first `wrong` are wrong: their marks, and what they carry in order (where out is given).
+template <class P>
+void order_block(const double *x, std::size_t n, std::size_t wrong, const P *carried, u8 *marks, P *UQ_RESTRICT out,
+                 BlockSpace &s) {
     if (n == 0) return;
     const Span span = span_of(x, n);
-    if (span.low == span.high) {  // one value (or one row)
-        for (std::size_t i = 0; i < n; ++i) marks[i] = i < wrong;
-        marks[0] |= kNew;
-        return;
-    }
-    const auto arrange = [&](const u32 *b) {
-        if (!carried) return;
-        P *UQ_RESTRICT former = s.kept.get<P>(n), *UQ_RESTRICT out = carried;
-        std::memcpy(former, carried, n * sizeof *former);
-        for (std::size_t i = 0; i < n; ++i) out[i] = former[b[i] & 0xffff];
+    if (span.low == span.high) return order_alike(n, wrong, carried, marks, out);
+    const auto arrange = [=](const u32 *b) {
+        for (std::size_t i = 0; out && i < n; ++i) out[i] = carried[b[i] & 0xffff];
     };
     const u32 w = static_cast<u32>(wrong);
     if (n <= 32) {
@@ -260,30 +157,39 @@ void order_block(const double *x, std::size_t n, std::size_t wrong, u8 *marks, P
     arrange(b);
 }
 
-// More rows than a block takes: scattered once more, by a map of their own.
+// More rows than a block takes, as where a sample misled or most rows crowd in one cell: counted, and scattered by a map
+// of their own.
 template <class P>
-void order_heap(const double *x, std::size_t n, std::size_t wrong, u8 *marks, P *carried, BlockSpace &s, int depth = 0) {
-    if (n <= kBlock) return order_block(x, n, wrong, marks, carried, s);
+void order_crowd(const double *x, std::size_t n, std::size_t wrong, const P *carried, u8 *marks, P *out, BlockSpace &s) {
+    if (n <= kBlock) return order_block(x, n, wrong, carried, marks, out, s);
     const Span span = span_of(x, n);
-    if (span.low == span.high) {
-        for (std::size_t i = 0; i < n; ++i) marks[i] = i < wrong;
-        marks[0] |= kNew;
-        return;
-    }
-    Buffer own;  // deeper down: what the thread keeps is in use
-    double *scattered = (depth ? own : s.rows).get<double>(n);
-    P *moved = carried ? s.kept.get<P>(n) : nullptr;
-    u8 *error = wrong ? s.error.get<u8>(n) : nullptr;
-    for (std::size_t i = 0; wrong && i < n; ++i) error[i] = i < wrong;
+    if (span.low == span.high) return order_alike(n, wrong, carried, marks, out);
     const CellMap map = choose_map(x, n, span, 12);
-    const Partition parts = with_cells(map, [&](auto cell_of) {
-        return scatter<P>(x, error, 1, carried, n, map.cells, cell_of, kTarget, 1, scattered, moved);
+    std::vector<u32> cell(n);
+    with_cells(map, [&](auto cell_of) {
+        for (std::size_t i = 0; i < n; ++i) cell[i] = cell_of(x[i]);
     });
-    if (carried) std::memcpy(carried, moved, n * sizeof *moved);
-    for (std::size_t b = 0; b < parts.buckets(); ++b) {
-        const std::size_t start = parts.start[b], size = parts.start[b + 1] - start;
-        order_heap<P>(scattered + start, size, parts.first[b], marks + start, carried ? carried + start : nullptr, s,
-                      depth + 1);
+    std::vector<u32> rows(map.cells, 0);
+    for (std::size_t i = 0; i < n; ++i) ++rows[cell[i]];
+    std::size_t buckets = 0;
+    const std::vector<u16> of_cell = pool_cells(rows, kTarget, buckets);
+    std::vector<u32> start(buckets + 1, 0), first(buckets, 0);
+    for (u32 c = 0; c < map.cells; ++c) start[of_cell[c] + 1] += rows[c];
+    for (std::size_t b = 0; b < buckets; ++b) start[b + 1] += start[b];
+    std::vector<u32> place = start;
+    Buffer sent, moved;
+    double *to = sent.get<double>(n);
+    P *along = out ? moved.get<P>(n) : nullptr;
+    for (std::size_t i = 0; i < n; ++i) {
+        const std::size_t b = of_cell[cell[i]];
+        first[b] += i < wrong;
+        to[place[b]] = x[i];
+        if (out) along[place[b]] = carried[i];
+        ++place[b];
+    }
+    for (std::size_t b = 0; b < buckets; ++b) {
+        const std::size_t at = start[b];
+        order_crowd<P>(to + at, start[b + 1] - at, first[b], out ? along + at : nullptr, marks + at, out ? out + at : nullptr, s);
     }
 }
 
@@ -325,6 +231,7 @@ void order_rows(const double *score, const u8 *error, const P *payload, std::siz
     BlockSpace *blocks = space.of_threads(threads);
     if (n <= kTarget) {  // a single bucket
         double *rows = space.rows.get<double>(n);
+        P *carried = out ? space.carried.get<P>(n) : nullptr;
         std::size_t wrong = 0, next[2];
         for (std::size_t i = 0; i < n; ++i) wrong += error ? error[i] : 0;
         next[1] = 0;
@@ -332,23 +239,30 @@ void order_rows(const double *score, const u8 *error, const P *payload, std::siz
         for (std::size_t i = 0; i < n; ++i) {
             const std::size_t to = next[error ? error[i] : 0]++;
             rows[to] = score[i];
-            if (out) out[to] = payload ? payload[i] : static_cast<P>(i);
+            if (out) carried[to] = payload ? payload[i] : static_cast<P>(i);
         }
-        return order_block<P>(rows, n, wrong, marks, out, blocks[0]);
+        return order_block<P>(rows, n, wrong, carried, marks, out, blocks[0]);
     }
     Values values;
     if (find_values(score, n, threads, space.ranks, values)) return order_values(values, error, payload, n, marks, out);
     const Span span = span_of(score, n, threads);
     const CellMap map = choose_map(score, n, span, 12);
-    const std::size_t target = std::max(kTarget, n / kStreams);
-    double *rows = space.rows.get<double>(n);
-    const Partition parts = with_cells(map, [&](auto cell_of) {
-        return scatter<P>(score, error, 1, payload, n, map.cells, cell_of, target, threads, rows, out);
+    const std::size_t target = std::max(kTarget, n / (out ? kStreams : 2 * kStreams));
+    const Pieces cut = with_cells(map, [&](auto cell_of) {
+        return send_to_buckets<P>(score, error, 1, payload, n, map.cells, cell_of, target, threads, space.rows,
+                                  out ? &space.carried : nullptr);
     });
-    over_rows(parts.buckets(), threads, [&](std::size_t t, std::size_t from, std::size_t to) {
+    const P *all = out ? space.carried.get<P>(n) : nullptr;
+    std::vector<std::size_t> start(cut.buckets + 1, 0);
+    for (std::size_t b = 0; b < cut.buckets; ++b) start[b + 1] = start[b] + cut.size(b);
+    over_rows(cut.buckets, threads, [&](std::size_t t, std::size_t from, std::size_t to) {
         for (std::size_t b = from; b < to; ++b) {
-            const std::size_t start = parts.start[b], size = parts.start[b + 1] - start;
-            order_heap<P>(rows + start, size, parts.first[b], marks + start, out ? out + start : nullptr, blocks[t]);
+            const std::size_t size = cut.size(b);
+            double *rows = blocks[t].rows.get<double>(size);
+            cut.collect(cut.rows, b, rows);
+            P *carried = out ? blocks[t].carried.get<P>(size) : nullptr;
+            if (out) cut.collect(all, b, carried);
+            order_crowd<P>(rows, size, cut.size(b, 1), carried, marks + start[b], out ? out + start[b] : nullptr, blocks[t]);
         }
     });
 }

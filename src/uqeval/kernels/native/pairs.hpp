@@ -9,8 +9,8 @@ namespace uq {
 struct PairSpace {
     OrderSpace order;
     TieSpace loss_ties, ties;
-    Buffer score_ranks, row, slot, marks, loss_marks, by_loss, by_slot, cells;
-    Buffer &items = by_loss, &spare = order.rows;
+    Buffer score_ranks, row, slot, marks, loss_marks, by_loss, cells;
+    Buffer &items = by_loss, &spare = order.rows, &by_slot = order.carried;
     std::vector<Buffer> halves;
     Buffer *of_threads(int threads) {
         const std::size_t count = static_cast<std::size_t>(std::max(threads, 1));
@@ -23,7 +23,7 @@ struct PairSpace {
         order.trim();
         loss_ties.trim();
         ties.trim();
-        for (Buffer *buffer : {&score_ranks, &row, &slot, &marks, &loss_marks, &by_loss, &by_slot, &cells}) buffer->trim();
+        for (Buffer *buffer : {&score_ranks, &row, &slot, &marks, &loss_marks, &by_loss, &cells}) buffer->trim();
     }
 };
 
@@ -123,6 +123,19 @@ template <Ties How> struct CreditSink {
     }
 };
 
+// An item of a row that ties with none is its slot and its place: nothing to walk, nothing to store before.
+struct Untied {
+    const u32 *slot;
+    RowItem operator()(std::size_t p) const { return RowItem{slot[p], u32(0) - 2 * static_cast<u32>(p)}; }
+};
+
+// Items of rows that tie lie ready, in the order of their places, in which they are asked for.
+struct SomeTied {
+    const u32 *slot;
+    const RowItem *next;
+    RowItem operator()(std::size_t p) { return slot[p] & kTied ? *next++ : Untied{slot}(p); }
+};
+
 // Counts the items from their first step on, the parts that it makes side by side.
 template <Ties How, class At>
 std::vector<Kind> count_items(At item_at, const LossOrder &losses, u32 *by_slot, const u32 *slot_of, PairSpace &space,
@@ -176,23 +189,17 @@ inline std::vector<Kind> count_credit(ScoreOrder order, const LossOrder &losses,
         each_tie(order.marks, n, [&](std::size_t from, std::size_t to) {
             walk_group(order, losses, from, to, [=](std::size_t p, u32 a, u32) { items[p].acc = a; });
         });
-        return count_items<Ties::kMany>([items](std::size_t p) { return items[p]; }, losses, by_slot, slot_of, space, threads);
+        return count_items<Ties::kMany>(InOrder<RowItem>{items}, losses, by_slot, slot_of, space, threads);
     }
     const std::size_t special = mark_ties(order, losses, threads);
-    if (!special) {  // an item is its slot and its place: nothing to walk, nothing to store before
-        const auto item_at = [slot](std::size_t p) { return RowItem{slot[p], u32(0) - 2 * static_cast<u32>(p)}; };
-        return count_items<Ties::kNone>(item_at, losses, by_slot, nullptr, space, threads);
-    }
+    if (!special) return count_items<Ties::kNone>(Untied{slot}, losses, by_slot, nullptr, space, threads);
     RowItem *items = ties.items.get<RowItem>(special), *next = items;
     u32 *slot_of = ties.slot_of.get<u32>(losses.tied + 1);
     walk_ties(order, losses, ties, [&](std::size_t, u32 q, u32 own, u32 a, u32, u32) {
         *next++ = RowItem{q, a};
         if (losses.groups && losses.tied_at(q)) slot_of[losses.index(q)] = own;
     });
-    next = items;
-    const auto item_at = [slot, &next](std::size_t p) {  // places are asked for in order
-        return slot[p] & kTied ? *next++ : RowItem{slot[p], u32(0) - 2 * static_cast<u32>(p)};
-    };
+    const SomeTied item_at{slot, items};
     return losses.groups ? count_items<Ties::kFew>(item_at, losses, by_slot, slot_of, space, threads)
                          : count_items<Ties::kNone>(item_at, losses, by_slot, slot_of, space, threads);
 }

@@ -216,8 +216,7 @@ template <bool Areas> class Sweeper {
             later[i] = inverse;
             rest[i] = risk[i] * inverse;
         }
-        later_ = add_up(later, size, later_);
-        later_risk_ = add_up(rest, size, later_risk_);
+        add_up(later, rest, size);
         add_influences(risk, later, rest, wrong, size);
         if (!rows_.e) return;
         for (std::size_t i = 0; i < size; ++i) {
@@ -227,8 +226,7 @@ template <bool Areas> class Sweeper {
     }
 
     // Sums over rows that tie with none. Row i of a chunk is in lane i % kLanes, so that none has to wait for the one
-    // before, and the order of addition is fixed. They stay in registers: stores to one array beside loads of others that
-    // lie 4 KiB apart take an Intel CPU three times as long.
+    // before, and the order of addition is fixed.
     static constexpr std::size_t kLanes = 8;
     struct LaneSums {
         alignas(32) double shares[kLanes] = {}, sum1[kLanes] = {}, sum0[kLanes] = {}, square1[kLanes] = {}, square0[kLanes] = {};
@@ -265,18 +263,27 @@ template <bool Areas> class Sweeper {
         }
     }
 
-    // Sums from the end, four at a time: additions that need not wait for each other.
-    static double add_up(double *x, std::size_t size, double sum) {
+    // Sums from the end, four at a time and two arrays at once: additions that need not wait for each other.
+    void add_up(double *UQ_RESTRICT later, double *UQ_RESTRICT rest, std::size_t size) {
+        const auto add = [](double *x, double sum) {
+            const double c = x[2] + x[3], b = x[1] + c, a = x[0] + b;
+            x[3] += sum;
+            x[2] = c + sum;
+            x[1] = b + sum;
+            return x[0] = a + sum;
+        };
+        double sum = later_, sum_risk = later_risk_;
         std::size_t i = size;
-        for (; i % 4; --i) x[i - 1] = sum += x[i - 1];
-        for (; i; i -= 4) {
-            const double c = x[i - 2] + x[i - 1], b = x[i - 3] + c, a = x[i - 4] + b;
-            x[i - 1] += sum;
-            x[i - 2] = c + sum;
-            x[i - 3] = b + sum;
-            x[i - 4] = sum = a + sum;
+        for (; i % 4; --i) {
+            later[i - 1] = sum += later[i - 1];
+            rest[i - 1] = sum_risk += rest[i - 1];
         }
-        return sum;
+        for (; i; i -= 4) {
+            sum = add(later + i - 4, sum);
+            sum_risk = add(rest + i - 4, sum_risk);
+        }
+        later_ = sum;
+        later_risk_ = sum_risk;
     }
 
     static double total(const double *x) {
