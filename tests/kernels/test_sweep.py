@@ -470,6 +470,23 @@ def test_auc_sums_of_many_rare_rows_are_exact_on_any_number_of_threads(kind, mon
     kernels.use(former)
 
 
+@needs_native
+@each("base", [1.0, 2.0**52, -3e300, 5e-324])
+def test_auc_sums_of_many_rows_are_exact_where_cells_are_as_narrow_as_the_numbers(base, monkeypatch):
+    n, ulp = 560_000, np.spacing(abs(base))
+    rng = np.random.default_rng(1)
+    error = (rng.random(n) < 0.24).astype(np.uint8)
+    former = kernels.use("native")
+    for values in (2_100, 4_500, 5_000, 9_000, 40_000):
+        score = base + rng.integers(0, values, n) * ulp
+        expected = located(score, error)
+        for threads in ("1", "2"):
+            monkeypatch.setenv("UQEVAL_THREADS", threads)
+            with noted(values=values, threads=threads):
+                assert kernels.auc_sums(score, error) == expected
+    kernels.use(former)
+
+
 @on_both_kernels
 @each("crowd", [1, 2, 5, 12, 25, 50, 100, 200, 900, 3_000, 5_000])
 @each("ties", [False, True])

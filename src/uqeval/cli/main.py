@@ -5,6 +5,7 @@ Exit codes: 0 done; 1 the answer is "no"; 2 bad usage or bad input, with one mes
 
 import ctypes
 import io
+import os
 import re
 import sys
 import warnings
@@ -104,7 +105,9 @@ def _options(
 
 def _share_memory() -> None:
     """Threads take their memory from two heaps: with one each, a command on 16 threads held 70 MB more."""
-    if sys.platform == "linux" and (set_option := getattr(ctypes.CDLL(None), "mallopt", None)) is not None:
+    if sys.platform != "linux" or "MALLOC_ARENA_MAX" in os.environ:
+        return
+    if (set_option := getattr(ctypes.CDLL(None), "mallopt", None)) is not None:
         set_option(-8, 2)  # M_ARENA_MAX of the GNU C library; others do without
 
 

@@ -1,5 +1,6 @@
 """Every score against every metric, overall and by group, of rows in memory."""
 
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -160,6 +161,7 @@ class _Counter:
         self._progress = None if how.resamples else how.progress  # the bootstrap tells its own
         self._total = parts * sum(len(scores) if metric.uses_score else 1 for metric in metrics)
         self._done = 0
+        self._lock = threading.Lock()  # groups share the cores
 
     def __call__(self, rows: Iterable[Row]) -> Iterator[Row]:
         for row in rows:
@@ -167,9 +169,10 @@ class _Counter:
             self.add(1)
 
     def add(self, count: int) -> None:
-        self._done += count
-        if self._progress is not None:
-            self._progress("evaluating", self._done, self._total)
+        with self._lock:
+            self._done += count
+            if self._progress is not None:
+                self._progress("evaluating", self._done, self._total)
 
 
 def estimates(

@@ -212,7 +212,7 @@ def count_wrong(marks: Bit) -> int:
 
 
 def sweep_parts(marks: Bit, start: Int) -> Sweep:
-    """`sweep` of many parts of at most 65,535 rows, as arrays: part k from start[k] to start[k + 1]."""
+    """`sweep` of many parts of at most 32,767 rows, as arrays: part k from start[k] to start[k + 1]."""
     return _kernels().sweep_parts(marks, start)
 
 

@@ -4,11 +4,11 @@
 // and ub not above it, lb + ub says everything: its credit2 is 2m - (lb + ub), or lb + ub. So one histogram of lb + ub,
 // 2m + 1 counters, holds the value, both of DeLong's sums and every tie, as integers.
 //
-//   few in cache (m <= kDirect):  sort m; locate n - m rows; no copy of the data
+//   few in cache (m <= kDirect…): sort m; locate n - m rows; no copy of the data
 //   else:                         rows are scattered once into buckets that fit the cache; each bucket is done so
 //   classes of like size:         all rows in order (order.hpp), integers from its marks
 //
-// Locating: some 16 cells for each of the few, a bit each, 32 in a word with the number of bits set before it. A cell without
+// Locating: 4 to 16 cells for each of the few, a bit each, 32 in a word with the number of bits set before it. A cell without
 // few rows (most cells) decides its rows at once: all lie in one gap, whose number is a sum of bits. Rows of the other
 // cells go to a short list and are compared, full doubles, by a search without branches. Words and gaps take 6 bytes for
 // each of the few: up to 8,000 of them fit the first cache.
@@ -297,7 +297,7 @@ inline void add_bucket(FewSums &sums, const Around &around, const Pieces &cut, s
         there += size;
     });
     CellMap near = zoom(map, cut.cell[bucket], cut.cell[bucket + 1], cell_bits(m, n));
-    if (cut.cell[bucket + 1] - cut.cell[bucket] < 3) {  // a crowd: its own span tells more
+    if (cut.cell[bucket + 1] - cut.cell[bucket] < 3 || !exact(near)) {  // a crowd: its own span tells more
         Span span = span_of(few, m);
         cut.each(cut.rows, bucket, 0, [&](const double *rows, std::size_t size) {
             const Span here = span_of(rows, size);

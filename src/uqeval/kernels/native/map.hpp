@@ -80,7 +80,7 @@ inline CellMap choose_map(const double *x, std::size_t n, Span span, int bits, s
     return map;
 }
 
-// The same for what lies in the cells from `first` to before `past` alone: at most 2^bits + 2 cells.
+// The same for what lies in the cells from `first` to before `past` alone: at most 2^bits + 2 cells, where they are `exact`.
 inline CellMap zoom(const CellMap &map, u32 first, u32 past, int bits) {
     CellMap near = map;
     if (map.linear) {  // what rounding takes below the first cell comes back to it: conversion cuts towards 0
@@ -94,6 +94,13 @@ inline CellMap zoom(const CellMap &map, u32 first, u32 past, int bits) {
     near.shift = std::max(0, bit_width(width) - bits);
     near.cells = static_cast<u32>(width >> near.shift) + 1;
     return near;
+}
+
+// Whether a map that `zoom` made keeps to its cells: its start is rounded, which must be a small part of one.
+inline bool exact(const CellMap &near) {
+    if (!near.linear) return true;
+    const double high = near.low + near.cells / near.scale;
+    return near.scale * 0x1p-50 * std::max(std::abs(near.low), std::abs(high)) <= 0.5;
 }
 
 struct LinearCell {

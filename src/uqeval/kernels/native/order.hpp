@@ -1,8 +1,8 @@
 // Rows in order of a score, without a sort of the whole: buckets that fit the cache, then radix passes inside each.
 //
 //   1. least and greatest score                                               1 read
-//   2. a sample's histogram of 2^12 cells of a monotone map; neighbouring cells pooled into buckets of about kTarget rows,
-//      whatever the distribution
+//   2. a sample's histogram of 2^12 cells of a monotone map; neighbouring cells pooled into buckets of about kTarget rows
+//      (more where there would be too many buckets), whatever the distribution
 //   3. scores sent to their buckets (pieces.hpp)                              1 read, 1 write of 8 bytes a row
 //   4. in cache, bucket by bucket: words (code of 16 bits, place of 16 bits), two radix passes of 8 bits; rows that share
 //      a code (one in eight) are settled by comparing doubles
@@ -18,8 +18,16 @@ namespace uq {
 
 constexpr std::size_t kTarget = 8192;
 constexpr std::size_t kBlock = 40000;  // rows that are put in order at once; more share their codes too often
-constexpr std::size_t kStreams = 384;  // buckets that are filled at once, twice as many of scores alone
+constexpr std::size_t kStreams = 384;  // buckets that are filled at once; twice as many where rows carry nothing
 constexpr u8 kWrong = 1, kNew = 2;  // bits of a mark
+
+// Whether eight marks in a row start a value each.
+inline bool all_new(const u8 *marks) {
+    constexpr u64 kEach = 0x0101010101010101u * kNew;
+    u64 eight;
+    std::memcpy(&eight, marks, 8);
+    return (eight & kEach) == kEach;
+}
 
 struct BlockSpace {  // of one thread
     Buffer a, b, repeat, code, rows, carried;
@@ -157,7 +165,7 @@ void order_block(const double *x, std::size_t n, std::size_t wrong, const P *car
     arrange(b);
 }
 
-// More rows than a block takes, as where a sample misled or most rows crowd in one cell: counted, and scattered by a map
+// More rows than a block takes (very many rows, a crowd in one cell, a sample that misled): counted, and scattered by a map
 // of their own.
 template <class P>
 void order_crowd(const double *x, std::size_t n, std::size_t wrong, const P *carried, u8 *marks, P *out, BlockSpace &s) {
@@ -187,6 +195,7 @@ void order_crowd(const double *x, std::size_t n, std::size_t wrong, const P *car
         if (out) along[place[b]] = carried[i];
         ++place[b];
     }
+    std::vector<u32>().swap(cell);
     for (std::size_t b = 0; b < buckets; ++b) {
         const std::size_t at = start[b];
         order_crowd<P>(to + at, start[b + 1] - at, first[b], out ? along + at : nullptr, marks + at, out ? out + at : nullptr, s);

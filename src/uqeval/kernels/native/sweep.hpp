@@ -57,8 +57,8 @@ inline double oracle_aurc(u64 n, u64 wrong) {
     const Fixed fixed(n);
     const int right = static_cast<int>(n - wrong), errors = static_cast<int>(wrong);
     u64 sum = 0;
-    for (int j = 1; j <= errors; ++j) {
-        sum += fixed.bits_of(static_cast<double>(j) / static_cast<double>(right + j));
+    for (int j = 0; j < errors; ++j) {
+        sum += fixed.bits_of(static_cast<double>(j + 1) / static_cast<double>(right + j + 1));
     }
     return n ? fixed.value(sum, wrong) / static_cast<double>(n) : 0.0;
 }
@@ -121,14 +121,6 @@ template <bool Areas> class Sweeper {
 
   private:
     static constexpr std::size_t kPart = 256;
-
-    // Whether eight marks in a row start a value each.
-    static bool all_new(const u8 *marks) {
-        constexpr u64 kEach = 0x0101010101010101u * kNew;
-        u64 eight;
-        std::memcpy(&eight, marks, 8);
-        return (eight & kEach) == kEach;
-    }
 
     using i16 = std::int16_t;
 

@@ -25,14 +25,6 @@ inline std::size_t count_values(const u8 *marks, std::size_t n) {
     return values;
 }
 
-// Where eight marks in a row start a value each.
-inline bool all_new(const u8 *marks) {
-    constexpr u64 kEach = 0x0101010101010101u * kNew;
-    u64 eight;
-    std::memcpy(&eight, marks, 8);
-    return (eight & kEach) == kEach;
-}
-
 // Calls group(from, to) for each group of two or more places that hold one value.
 template <class Group> void each_tie(const u8 *marks, std::size_t n, Group group) {
     for (std::size_t i = 1; i < n; ++i) {
