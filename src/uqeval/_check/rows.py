@@ -17,6 +17,7 @@ Nan = Literal["raise", "omit"]
 Progress = Callable[[str, int, int | None], object]
 
 _EXACT_INT = 2**53
+_DROP = 'Drop those rows or pass nan="omit".'
 MEND = "Drop or mend those rows."  # where there is no nan= option
 
 
@@ -93,19 +94,14 @@ def all_finite(array: Float) -> bool:
 
 
 def check_vector(
-    name: str,
-    value: ArrayLike,
-    *,
-    finite: bool = True,
-    missing: bool = False,
-    hint: str = 'Drop those rows or pass nan="omit".',
+    name: str, value: ArrayLike, *, finite: bool = True, missing: bool = False, hint: str = _DROP
 ) -> Float:
     """A (n,) float64 array; NaN is an error unless `missing`, infinity unless `finite` is False."""
     return clean_vector(name, value, finite=finite, missing=missing, hint=hint)[0]
 
 
 def clean_vector(
-    name: str, value: ArrayLike, *, finite: bool = True, missing: bool = False, hint: str = ""
+    name: str, value: ArrayLike, *, finite: bool = True, missing: bool = False, hint: str = _DROP
 ) -> tuple[Float, bool]:
     """`check_vector`, and whether all numbers are finite: a pass over many rows that need not be made again."""
     if type(value) is np.ndarray and value.dtype == np.float64 and value.ndim == 1:
@@ -255,7 +251,7 @@ def check_rows(
     """
     name = name or ("error" if kind != "loss" else "loss")
     omit = omits(nan)
-    s, clean = clean_vector("score", score, finite=False, missing=omit, hint='Drop those rows or pass nan="omit".')
+    s, clean = clean_vector("score", score, finite=False, missing=omit)
     # A bool array is the common form of `error`; its bits need no look.
     if kind == "error" and type(target) is np.ndarray and target.dtype == np.bool_ and target.ndim == 1:
         t: NDArray[Any] = target.view(np.uint8)

@@ -291,11 +291,7 @@ inline void add_bucket(FewSums &sums, const Around &around, const Pieces &cut, s
     const std::size_t m = cut.size(bucket, 1), n = cut.size(bucket, 0);
     if (m == 0) return sums.add_many(around, 0, n);
     double *few = space.few.get<double>(m);
-    std::size_t there = 0;
-    cut.each(cut.rows, bucket, 1, [&](const double *rows, std::size_t size) {
-        std::copy_n(rows, size, few + there);
-        there += size;
-    });
+    cut.collect(cut.rows, bucket, 1, few);
     CellMap near = zoom(map, cut.cell[bucket], cut.cell[bucket + 1], cell_bits(m, n));
     if (cut.cell[bucket + 1] - cut.cell[bucket] < 3 || !exact(near)) {  // a crowd: its own span tells more
         Span span = span_of(few, m);

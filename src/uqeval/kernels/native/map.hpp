@@ -9,6 +9,17 @@ namespace uq {
 // tell numbers apart, since exact comparisons decide inside a cell.
 // By line suits normal-like scores (logits, energies): their bits would waste 2000 exponents between -1 and 1.
 // By bits suits scores that crowd at 0 over many orders of magnitude (entropies, 1 - p), and infinite ones.
+struct LinearCell {
+    double low, scale;
+    u32 operator()(double x) const {
+        return static_cast<u32>(static_cast<std::int32_t>((x - low) * scale));  // 32 bits: AVX2 has this one
+    }
+};
+struct KeyCell {
+    u64 least;
+    int shift;
+    u32 operator()(double x) const { return static_cast<u32>((key_of(x) - least) >> shift); }
+};
 struct CellMap {
     bool linear = false;
     double low = 0, scale = 0;
@@ -16,8 +27,8 @@ struct CellMap {
     int shift = 0;
     u32 cells = 1;
 
-    u32 by_line(double x) const { return static_cast<u32>(static_cast<std::int32_t>((x - low) * scale)); }
-    u32 by_bits(double x) const { return static_cast<u32>((key_of(x) - least) >> shift); }
+    LinearCell by_line() const { return {low, scale}; }
+    KeyCell by_bits() const { return {least, shift}; }
 };
 
 struct Span {
@@ -69,14 +80,14 @@ inline CellMap choose_map(const double *x, std::size_t n, Span span, int bits, s
     u32 of_line[(1 << kBits) + 2] = {}, of_bits[(1 << kBits) + 2] = {};
     const std::size_t step = std::max<std::size_t>(1, n / sample);
     for (std::size_t i = 0; i < n; i += step) {
-        ++of_line[map.by_line(x[i]) >> down];
-        ++of_bits[map.by_bits(x[i]) >> down];
+        ++of_line[map.by_line()(x[i]) >> down];
+        ++of_bits[map.by_bits()(x[i]) >> down];
     }
     u64 line = 0, bit = 0;
     for (u32 c : of_line) line += u64(c) * c;
     for (u32 c : of_bits) bit += u64(c) * c;
     map.linear = line < bit;
-    if (map.linear) map.cells = map.by_line(span.high) + 1;
+    if (map.linear) map.cells = map.by_line()(span.high) + 1;
     return map;
 }
 
@@ -103,20 +114,9 @@ inline bool exact(const CellMap &near) {
     return near.scale * 0x1p-50 * std::max(std::abs(near.low), std::abs(high)) <= 0.5;
 }
 
-struct LinearCell {
-    double low, scale;
-    u32 operator()(double x) const {
-        return static_cast<u32>(static_cast<std::int32_t>((x - low) * scale));  // 32 bits: AVX2 has this one
-    }
-};
-struct KeyCell {
-    u64 least;
-    int shift;
-    u32 operator()(double x) const { return static_cast<u32>((key_of(x) - least) >> shift); }
-};
 // Calls f with the map's cell function, so that each loop is compiled for one kind.
 template <class F> auto with_cells(const CellMap &map, F f) {
-    return map.linear ? f(LinearCell{map.low, map.scale}) : f(KeyCell{map.least, map.shift});
+    return map.linear ? f(map.by_line()) : f(map.by_bits());
 }
 
 // Neighbouring cells pooled into buckets of at most `target` rows, where a single cell does not exceed it.

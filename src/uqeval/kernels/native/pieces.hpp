@@ -42,11 +42,13 @@ struct Pieces {
         }
     }
 
-    // The rows of a bucket side by side; those with error == mark come first.
+    // The rows of a bucket side by side, of one class or of both: those with error == mark come first.
+    template <class T> T *collect(const T *all, std::size_t bucket, std::size_t cls, T *to) const {
+        each(all, bucket, cls, [&](const T *rows, std::size_t size) { to = std::copy_n(rows, size, to); });
+        return to;
+    }
     template <class T> void collect(const T *all, std::size_t bucket, T *to) const {
-        for (const std::size_t cls : {1, 0}) {
-            each(all, bucket, cls, [&](const T *rows, std::size_t size) { to = std::copy_n(rows, size, to); });
-        }
+        collect(all, bucket, 0, collect(all, bucket, 1, to));
     }
 };
 
