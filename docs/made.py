@@ -1,4 +1,5 @@
-"""What the site shows and nobody writes by hand: charts, the example report, the help texts. Into `docs/_made`.
+"""What the site shows and nobody writes by hand: charts, the example report, the help texts, heat maps of the last
+`make validate`. Into `docs/_made`.
 
 Made again when the package is newer than they are.
 """
@@ -7,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from typing import Any
 HERE = Path(__file__).parent
 MADE = HERE / "_made"
 RESULTS = HERE.parent / "benchmarks" / "results.json"
+VALIDATED = HERE.parent / "validation" / "results.json"
 FEW = ("gap_to_certain", "mutual_information", "vote_entropy")
 
 
@@ -23,15 +26,18 @@ def everything() -> None:
     stamp = MADE / "stamp"
     source = Path(uqeval.__file__).parent
     newest = max(
-        path.stat().st_mtime for path in (*source.rglob("*.*"), Path(__file__), RESULTS) if path.suffix != ".pyc"
+        path.stat().st_mtime
+        for path in (*source.rglob("*.*"), Path(__file__), RESULTS, *VALIDATED.parent.glob("*.*"))
+        if path.suffix != ".pyc"
     )
     if stamp.exists() and stamp.stat().st_mtime > newest:
         return
-    for folder in ("charts", "pages", "help"):
+    for folder in ("charts", "pages", "help", "validation"):
         (MADE / folder).mkdir(parents=True, exist_ok=True)
     charts_and_report()
     helps()
     speed()
+    heat_maps()
     stamp.touch()
 
 
@@ -92,6 +98,17 @@ def speed() -> None:
     for run in json.loads(RESULTS.read_text(encoding="utf-8"))["runs"].values():
         lines += [*_speed_of(run), ""]
     (MADE / "speed.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def heat_maps() -> None:
+    """What `make validate` found, for its page."""
+    sys.path.insert(0, str(VALIDATED.parents[1]))  # a folder beside the package, which is not installed
+    from validation.page import figure_name, heat_map, shown
+    from validation.run import from_text
+
+    rows = from_text(VALIDATED.read_text(encoding="utf-8"))["rows"]
+    for output, kept in shown(rows):
+        heat_map(rows, output, kept).save(str(MADE / "validation" / f"{figure_name(output, kept)}.svg"))
 
 
 def _speed_of(run: dict[str, Any]) -> list[str]:

@@ -86,6 +86,11 @@ LATE_OWN = {
         f"uqeval.cli.{name}": "0.3 s for all commands, of which one is called"
         for name in ("check", "compare", "demo", "doctor", "evaluate", "power", "reproduce_human", "threshold")
     },
+    **{
+        f"uqeval.{name}": "NumPy, which the help of the commands need not wait for"
+        for name in ("_check", "_result", "decide.rows", "distributed.memory", "inputs.columns", "inputs.files")
+    },
+    "uqeval.evaluation.compare": "what evaluates need not wait for it",
     "uqeval.distributed.engines.dask.engine": "the extra dask",
     "uqeval.distributed.engines.spark.engine": "the extra spark",
     "uqeval.kernels.native": "compiled, where there was a compiler",

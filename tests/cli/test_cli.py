@@ -126,6 +126,53 @@ def test_without_arguments_the_commands_are_listed():
         assert command in result.out + result.err
 
 
+# ---- what a command loads -----------------------------------------------------------------------------------------
+
+
+def modules_of(*args):
+    """What a command has loaded when it leaves, and whether Python still looks for garbage."""
+    code = (
+        "import atexit, gc, sys; from uqeval.cli.main import main; "
+        "atexit.register(lambda: print('', gc.isenabled(), *sys.modules, sep=chr(10))); main()"
+    )
+    command = [sys.executable, "-c", code, *map(str, args)]
+    done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=True)
+    *_, looks, names = done.stdout.rpartition("\nTrue\n")
+    assert looks
+    return set(names.split())
+
+
+@each("name", ["preds.parquet", "preds.csv"])
+def test_evaluate_loads_nothing_that_only_others_need(tmp_path, name):
+    data = {key: column for key, column in columns().items() if key.startswith(("label", "prob"))}
+    write = write_csv if name.endswith("csv") else lambda path, rows: pq.write_table(pa.table(rows), path)
+    write(tmp_path / name, data)
+    found = modules_of("evaluate", tmp_path / name)
+    others = {
+        "pydantic",
+        "pandas",
+        "polars",
+        "narwhals",
+        "altair",
+        "jinja2",
+        "markdown_it",
+        "pygments",
+        "rich.progress",
+    }
+    others |= {"uqeval.evaluation.comparison", "uqeval.inference.correlations", "uqeval.decide", "uqeval.pages"}
+    assert not found & others
+    assert len(found) < 640
+
+
+@each("command", [None, *COMMANDS])
+def test_help_loads_no_numpy_and_none_of_the_library(command):
+    found = modules_of(*filter(None, [command]), "--help")
+    assert not found & {"numpy", "scipy", "pyarrow", "pandas", "pydantic"}
+    ours = {name.split(".")[1] for name in found if name.startswith("uqeval.")}
+    assert ours <= {"_errors", "_files", "_lazy", "_version", "cli", "pages"}
+    assert len(found) < 420
+
+
 # ---- evaluate: formats --------------------------------------------------------------------------------------------
 
 
@@ -392,6 +439,12 @@ def test_markup_in_messages_is_printed_as_it_is(csv, name):
     assert name in fail("evaluate", csv, "--scores", name)
     assert name in fail("evaluate", csv, "--by", name)
     assert name in fail("evaluate", f"{name}.csv")
+
+
+def test_codes_of_emoji_in_the_name_of_a_report_are_printed_as_they_are(tmp_path):
+    path = write_csv(tmp_path / "a.csv", {"score_s": columns()["score_mine"], "error": np.arange(N) % 2})
+    out = succeed("evaluate", path, "--metrics", "uq_auc", "--html", tmp_path / ":key:.html")
+    assert ":key:.html" in out.replace("\n", "")
 
 
 # ---- bad input ----------------------------------------------------------------------------------------------------

@@ -169,6 +169,13 @@ def test_clusters_that_span_groups_are_said(tmp_path):
     assert any("clusters span several groups" in note for note in found["warnings"])
 
 
+def test_permutation_is_asked_for_by_name(one):
+    found = data(one, "--scores", "entropy,mine", "--method", "permutation", "--resamples", "99")
+    assert found["method"] == "permutation"
+    assert found["adjust"] == "holm"
+    assert (100 * found["pairs"][0]["p"]) == pytest.approx(round(100 * found["pairs"][0]["p"]))  # of 1 + 99
+
+
 def test_bootstrap_is_seeded(one):
     asked = (one, "--scores", "entropy,mine", "--method", "bootstrap", "--resamples", "100")
     found = data(*asked)

@@ -78,6 +78,16 @@ def test_the_example_of_the_help_runs():
     assert "2,056 rows, about 206 of them wrong: 80% power to detect a difference of 0.020 at level 0.95" in out
 
 
+def test_the_auc_of_both_scores_says_what_the_difference_is():
+    found = data("--auc", "0.9,0.8", "--accuracy", 0.9)
+    assert found["n"] == uq.sample_size(auc=(0.9, 0.8), accuracy=0.9).n
+    assert data("--auc", "0.9,0.8", "--accuracy", 0.9, "--difference", 0.1) == found
+    rows = data("--auc", "0.9,0.8", "--accuracy", 0.9, "--rows", 400)
+    assert rows["detectable_difference"] == uq.detectable_difference(400, auc=(0.9, 0.8), accuracy=0.9)
+    assert "--auc must be a number, or two by comma" in fail("--auc", "0.9;0.8", "--accuracy", 0.9)
+    assert "for a difference" in fail("--auc", "0.9,0.8", "--accuracy", 0.9, "--half-width", 0.1)
+
+
 def test_rows_turn_the_question_round():
     needed = data(*KNOWN, "--difference", 0.02)["n"]
     found = data(*KNOWN, "--rows", needed)
@@ -251,7 +261,7 @@ def test_a_missing_pilot_is_one_message(tmp_path):
     assert "no such file" in fail(tmp_path / "none.csv")
 
 
-@each("args", [["--nope"], ["--rows", "many"], ["--rows", "1.5"], ["--auc", "high"]])
+@each("args", [["--nope"], ["--rows", "many"], ["--rows", "1.5"], ["--accuracy", "high"]])
 def test_misuse_leaves_with_2(args):
     result = call(*args)
     assert result.code == 2

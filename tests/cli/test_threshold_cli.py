@@ -297,9 +297,22 @@ def test_one_certified_target_of_several_is_enough(plain):
     assert call(plain, "--max-risk", "0.0001,0.0002").code == 1
 
 
-def test_weights_are_refused_with_the_reason(tmp_path):
-    path = write(tmp_path / "w.csv", one_score() | {"weight": np.linspace(1, 2, N)})
-    assert "no exact bound for weighted rows" in fail(path, "--max-risk", "0.05")
+def test_a_column_of_weights_gives_a_weighted_promise(tmp_path):
+    path, target = write(tmp_path / "w.csv", one_score() | {"weight": np.linspace(1, 2, N)}), tmp_path / "t.json"
+    text = words(succeed(path, "--max-risk", "0.3", "--largest-weight", "4", "--json", target))
+    assert "counted by weight" in text
+    assert "no row can weigh more than 4 (as declared)" in text
+    assert json.loads(target.read_text())["largest_weight"] == 4
+
+
+def test_the_declared_largest_cluster_is_part_of_the_promise(tmp_path):
+    path = write(tmp_path / "c.csv", one_score() | {"patient": np.arange(N) // 2})
+    options = ("--max-risk", "0.4", "--cluster", "patient")
+    seen = words(succeed(path, *options))
+    assert "no cluster has more than 2 rows (the largest here)" in seen
+    declared = words(succeed(path, *options, "--largest-cluster", "3"))
+    assert "no cluster has more than 3 rows (as declared)" in declared
+    assert "must be an int ≥ 2, the largest here" in fail(path, *options, "--largest-cluster", "1")
 
 
 @each(
@@ -310,7 +323,7 @@ def test_weights_are_refused_with_the_reason(tmp_path):
         (["--max-risk", ","], "names no risk"),
         (["--max-risk", "nan"], "strictly between 0 and 1"),
         (["--max-risk", "0.05", "--level", "95"], "Did you mean 0.95"),
-        (["--max-risk", "0.05", "--method", "best"], '"fallback", "fst"'),
+        (["--max-risk", "0.05", "--method", "best"], '"step-down", "fallback"'),
         (["--max-risk", "0.05", "--risk", "cost"], '"error", "loss", "misaligned"'),
         (["--max-risk", "0.05", "--tie", "keep"], '"drop", "error"'),
         (["--max-risk", "0.05", "--bound", "clt"], '"betting", "hoeffding-bentkus"'),
@@ -571,6 +584,22 @@ def test_weights_are_refused_by_the_check_too(promise, tmp_path):
     assert "unweighted rows" in fail_check(promise, path)
 
 
+def test_after_a_weighted_choice_the_check_asks_for_rows_drawn_as_inputs_come(plain, tmp_path):
+    path, target = write(tmp_path / "w.csv", one_score() | {"weight": np.linspace(1, 2, N)}), tmp_path / "t.json"
+    assert "labelled accepted rows drawn as inputs come" in words(succeed(path, "--max-risk", "0.3", "--json", target))
+    advice = "Pass rows drawn as inputs come, not the weighted sample"
+    message = fail_check(target, path)
+    assert advice in message
+    assert "Leave it out" not in message
+    assert advice in words(succeed_check(target, plain))
+
+
+def test_what_clusters_need_is_said_in_options(tmp_path):
+    path = write(tmp_path / "c.csv", one_score() | {"patient": np.arange(N) // 2})
+    message = fail(path, "--max-risk", "0.3", "--cluster", "patient", "--method", "rcps")
+    assert "--cluster-method subsample or --cluster-method exact:" in message
+
+
 @each(("risk", "lacking"), [("loss", "loss"), ("misaligned", "soft_labels"), ("error", "labels")])
 def test_rows_without_what_was_promised_are_one_message(file, tmp_path, risk, lacking):
     target = tmp_path / "t.json"
@@ -590,26 +619,30 @@ def halves(tmp_path, table):
 
 
 @each("slope", [0.3, 0.35, 0.9])
-def test_two_looks_with_a_state_are_one_look_at_all_rows(promise, tmp_path, slope):
-    table, state = one_score(5, slope=slope), tmp_path / f"state{slope}.json"
-    _, whole = checked(promise, write(tmp_path / "whole.csv", table))
-    for path in halves(tmp_path, table):
-        code, found = checked(promise, path, "--state", state)
-    assert code == (0 if whole["holds"] else 1)
-    assert loaded(state.read_text(encoding="utf-8")) == found
-    assert found["looks"] == 2
-    assert found["e_value"] == pytest.approx(whole["e_value"], rel=1e-9)
-    for name in ("holds", "n", "n_accepted", "errors_accepted", "coverage", "risk"):
-        assert found[name] == whole[name]
+def test_looks_with_a_state_are_the_looks_of_python_with_previous(promise, tmp_path, slope):
+    table, state, t = one_score(5, slope=slope), tmp_path / f"state{slope}.json", uq.Threshold.from_json(promise)
+    for run_length in (None, 1000):
+        state.unlink(missing_ok=True)
+        options, last = () if run_length is None else ("--run-length", str(run_length)), None
+        for path in halves(tmp_path, table):
+            code, found = checked(promise, path, "--state", state, *options)
+            pred = uq.read_predictions(path)
+            last = t.check(pred.scores["mine"], pred.error, previous=last, run_length=run_length)
+            assert code == (0 if last.holds else 1)
+            assert loaded(state.read_text(encoding="utf-8")) == found == loaded(last.to_json())
+        assert (found["looks"], found["n"], found["run_length"]) == (2, N, run_length)
 
 
-def test_two_looks_at_clusters_are_one_look_at_all(file, tmp_path):
-    target, table, state = tmp_path / "t.json", columns(7), tmp_path / "state.json"
+def test_looks_at_clusters_with_a_state_are_those_of_python(file, tmp_path):
+    target, table, state, last = tmp_path / "t.json", columns(7), tmp_path / "state.json", None
     succeed(file, "--score", "entropy", "--max-risk", "0.1", "--cluster", "patient", "--json", target)
-    _, whole = checked(target, write(tmp_path / "whole.csv", table), "--cluster", "patient")
     for path in halves(tmp_path, table):
         _, found = checked(target, path, "--cluster", "patient", "--state", state)
-    assert found["e_value"] == pytest.approx(whole["e_value"], rel=1e-9)
+        pred = uq.read_predictions(path, cluster="patient")
+        score, error = uq.scores.compute("entropy", pred), uq.truth.error_of(pred)
+        last = uq.Threshold.from_json(target).check(score, error, clusters=pred.clusters, previous=last)
+    assert found["e_value"] == pytest.approx(last.e_value, rel=1e-12)
+    assert found["units"] == last.units
 
 
 def test_the_numbers_of_a_batch_are_its_own(promise, fresh, worse, tmp_path):
@@ -674,6 +707,24 @@ def test_the_state_of_another_threshold_or_level_is_refused(promise, promises, f
     message = fail_check(promises, fresh, "--max-risk", "0.1", "--state", state)
     assert f"--state {state} is the check of another threshold" in message
     assert "was made with level 0.95" in fail_check(promise, fresh, "--level", "0.9", "--state", state)
+    message = fail_check(promise, fresh, "--run-length", "1000", "--state", state)
+    assert f"--state {state} was made without --run-length, this look with --run-length 1000." in message
+    assert "--run-length must be an int ≥ 1" in fail_check(promise, fresh, "--run-length", "0")
+
+
+def test_the_state_of_an_earlier_uqeval_is_refused_with_what_to_do(promise, fresh, tmp_path):
+    state = tmp_path / "state.json"
+    succeed_check(promise, fresh, "--state", state)
+    data = loaded(state.read_text(encoding="utf-8"))
+    del data["units"], data["run_length"]
+    state.write_text(json.dumps(data), encoding="utf-8")
+    assert "Start a new one" in fail_check(promise, fresh, "--state", state)
+
+
+def test_choosing_says_how_soon_a_doubled_risk_is_noticed(plain):
+    assert "if the risk rises to 10%, check notices after about 620 labelled accepted rows" in words(
+        succeed(plain, "--max-risk", "0.05")
+    )
 
 
 def test_json_of_a_check_is_json_and_nothing_else(promise, fresh, worse, tmp_path):

@@ -127,3 +127,77 @@ class Remembering(Calibration):
         new = np.array([t for t in thresholds.tolist() if t not in known])
         known.update(zip(new.tolist(), super().p_values(new, max_risk, joint=joint, copies=copies), strict=True))
         return np.array([known[t] for t in thresholds.tolist()])
+
+
+# ---- clusters whose size tells whether they are wrong -----------------------------------------------------------
+
+TELLING = [  # rows of a wrong patient (a right one has a single row), patients, whether its rows share a score
+    (big, patients, whole) for big in (5, 20) for patients in (100, 300, 1000, 3000) for whole in (False, True)
+]
+
+
+def draw_telling(patients, big, whole, risk, rng):
+    """Wrong patients have `big` rows, right ones one; at every threshold a share `risk` of the rows is wrong."""
+    wrong = rng.random(patients) < risk / (big * (1 - risk) + risk)
+    clusters = np.repeat(np.arange(patients), np.where(wrong, big, 1))
+    score = rng.random(patients)[clusters] if whole else rng.random(len(clusters))
+    return score, wrong[clusters].astype(np.uint8), clusters
+
+
+def draw_moderate(patients, law, rng):
+    """1 + Poisson(5) rows each, whose scores and luck share a patient effect."""
+    clusters = np.repeat(np.arange(patients), 1 + rng.poisson(5, patients))
+    score, luck = (shared(clusters, ICC, rng) for _ in range(2))
+    return score, (luck < law.chance(score)).astype(np.uint8), clusters
+
+
+# ---- weighted rows ----------------------------------------------------------------------------------------------
+
+LARGEST = 5.0  # of the lognormal weights, which are drawn again above it
+
+
+def draw_weighted(design, n, rng):
+    """Scores, luck, weights, and the largest weight there can be; by weight the scores are uniform on (0, 1).
+
+    "oversampled": the uncertain half comes ten times as often, and weighs a tenth; "lognormal": weights of their own.
+    """
+    if design == "oversampled":
+        score = (rng.random(n) + (rng.random(n) < 10 / 11)) / 2
+        return score, rng.random(n), np.where(score > 0.5, 1.0, 10.0), 10.0
+    weights = np.exp(rng.normal(0, 0.5, 2 * n + 50))
+    return rng.random(n), rng.random(n), weights[weights <= LARGEST][:n], LARGEST
+
+
+# ---- the step-down walk: rows at which the risk is just too high, or just low enough ----------------------------
+
+STEPS = [  # target, delta, rows
+    *((0.05, 0.1, 300), (0.05, 0.05, 1000), (0.2, 0.1, 300), (0.02, 0.1, 300), (0.05, 0.1, 20_000))
+]
+WAVES = [  # where the risk of a region turns from just above the target to below it and back; how far below
+    *(((0.4, 0.42), 0.3), ((0.6, 0.8), 0.1), ((0.76, 0.8), 0.3), ((0.8, 0.9), 0.1), ((0.76, 0.9), 0.6)),
+    *(((0.3, 0.35, 0.6, 0.65), 0.1), ((0.1, 0.15, 0.3, 0.35, 0.7, 0.75), 0.2), ((), 0.0)),
+]
+
+
+def wave(gamma, turns, depth):
+    """The risk of {score ≤ t} is 1.0005·gamma up to the first turn, (1 − depth)·gamma up to the second, and so on, as
+    far as error rates between 0 and 1 allow."""
+    x = np.linspace(0, 1, 2001)
+    total = np.zeros(len(x))
+    for k in range(1, len(x)):
+        low = int(np.searchsorted(turns, x[k], side="right")) % 2
+        wanted = gamma * (1 - depth if low else 1.0005) * x[k]
+        total[k] = np.clip(wanted, total[k - 1], total[k - 1] + x[k] - x[k - 1])
+    slopes = np.diff(total) / np.diff(x)
+    return Law(lambda u: slopes[np.minimum((u * 2000).astype(int), 1999)], lambda t: np.interp(t, x, total))
+
+
+def steep(gamma):
+    """The risk rises late, and crosses gamma at 0.8."""
+    return Law(lambda u: gamma * 5 * u**4 / 0.8**4, lambda t: gamma * t**5 / 0.8**4)
+
+
+GAINS = [  # law, target, delta, rows; a floor of the gain in mean coverage over "fallback"
+    *((mono, 0.05, 0.05, 300), (steep, 0.05, 0.05, 300), (mono, 0.02, 0.05, 1000)),
+    *((bump, 0.02, 0.05, 1000), (mono, 0.02, 0.1, 300), (mono, 0.05, 0.05, 5000)),
+]

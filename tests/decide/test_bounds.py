@@ -181,17 +181,18 @@ def test_betting_beats_hoeffding_bentkus_on_losses_that_hardly_vary():
 # ---- clusters ---------------------------------------------------------------------------------------------------
 
 
-def cluster_p(total, rows, max_risk, **options):
-    return float(bounds.cluster_p(bounds.moments(total, rows), max_risk, **options)[0])
+def cluster_p(total, rows, max_risk, *, largest=None, **options):
+    largest = float(max(rows)) if largest is None else largest
+    return float(bounds.cluster_p(bounds.moments(total, rows), max_risk, largest=largest, **options)[0])
 
 
-def one_sided_t(total, rows, gamma, copies=1):
-    """Z_g = Σ(v − γ) of each cluster with an accepted row, plus (1 − γ)·(mean rows); df = Ga − 1."""
+def one_sided_t(total, rows, gamma, largest, copies=1):
+    """Z_g = Σ(v − γ) of each cluster with an accepted row, plus (1 − γ)·(largest cluster); df = Ga − 1."""
     total, rows = (np.tile(np.asarray(x, dtype=float), copies) for x in (total, rows))
     kept = [(a, b) for a, b in zip(total, rows, strict=True) if b > 0]
     if len(kept) < 10:
         return 1.0
-    z = [a - gamma * b for a, b in kept] + [(1 - gamma) * sum(b for _, b in kept) / len(kept)]
+    z = [a - gamma * b for a, b in kept] + [(1 - gamma) * largest]
     if len({round(x, 12) for x in z}) == 1:
         return 1.0
     return float(stats.t.cdf(stats.ttest_1samp(z, 0.0).statistic, df=len(kept) - 1))
@@ -207,32 +208,79 @@ def cluster_sums(draw, least=1, most=60):
     return (rng.binomial(rows.astype(int), share * 0.5).astype(float) if whole else rows * share), rows
 
 
-def at_effective_rows(total, rows, max_risk, copies=1):
+def at_effective_rows(total, rows, max_risk, largest, copies=1):
     """Binomial at as many rows as would tell the risk as well; beta form of the binomial, for any real number."""
     some = rows > 0
     total, rows = np.tile(total[some], copies), np.tile(rows[some], copies)
     if len(rows) < 10:
         return 1.0
-    size = (rows**2).sum() / rows.sum()
-    all_total, all_rows = np.append(total, size), np.append(rows, size)
+    all_total, all_rows = np.append(total, largest), np.append(rows, largest)
     risk = all_total.sum() / all_rows.sum()
     excess = (all_total - risk * all_rows) / all_rows.sum()
     variance = (excess**2).sum() * len(all_rows) / (len(all_rows) - 1)
     if variance == 0:
         return 1.0
     n = risk * (1 - risk) / variance
-    if size > 2 * rows.mean():  # so uneven that the rows of a cluster count as one
+    if (rows**2).sum() / rows.sum() > 2 * rows.mean():  # so uneven that the rows of a cluster count as one
         n = min(n, rows.sum() ** 2 / (rows**2).sum())
     errors = n * total.sum() / rows.sum()
     return float(stats.beta.sf(max_risk, errors + 1, n - errors)) if n - errors > 1e-9 else 1.0
 
 
 @settings(max_examples=30)
-@given(cluster_sums(), risks)
-def test_cluster_p_is_the_larger_of_a_t_test_and_the_binomial_at_effective_rows(sums, max_risk):
+@given(cluster_sums(), risks, st.sampled_from([0, 1, 30]))
+def test_cluster_p_is_the_larger_of_a_t_test_and_the_binomial_at_effective_rows(sums, max_risk, more):
     total, rows = sums
-    expected = max(one_sided_t(total, rows, max_risk), at_effective_rows(total, rows, max_risk))
-    assert cluster_p(total, rows, max_risk) == pytest.approx(expected, rel=1e-6, abs=1e-12)
+    largest = rows.max() + more
+    expected = max(one_sided_t(total, rows, max_risk, largest), at_effective_rows(total, rows, max_risk, largest))
+    assert cluster_p(total, rows, max_risk, largest=largest) == pytest.approx(expected, rel=1e-6, abs=1e-12)
+
+
+def test_made_up_clusters_are_counted_as_clusters_that_are_there():
+    total, rows = np.repeat([0.0, 2.0, 5.0], [200, 20, 3]), np.repeat([4.0, 4.0, 5.0], [200, 20, 3])
+    largest, gamma = 7.0, 0.12
+    z = np.append(total - gamma * rows, [(1 - gamma) * largest] * 3)
+    t_test = stats.t.cdf(stats.ttest_1samp(z, 0.0).statistic, df=len(total) - 1)
+    every, size = np.append(total, [largest] * 3), np.append(rows, [largest] * 3)
+    risk = every.sum() / size.sum()
+    variance = ((every - risk * size) ** 2).sum() / size.sum() ** 2 * len(size) / (len(size) - 1)
+    n = risk * (1 - risk) / variance
+    errors = n * total.sum() / rows.sum()
+    expected = max(float(t_test), float(stats.beta.sf(gamma, errors + 1, n - errors)))
+    assert cluster_p(total, rows, gamma, largest=largest, made_up=3.0) == pytest.approx(expected, rel=1e-9)
+    assert cluster_p(total, rows, gamma, largest=largest) < expected
+
+
+def test_surer_promises_make_up_more_clusters():
+    found = [bounds.made_up_clusters(delta) for delta in (0.5, 0.05, 0.04, 0.02, 0.01, 0.005, 0.002, 0.001, 1e-9)]
+    assert found == [1, 1, 1, 1.5, 1.5, 2, 2.5, 2.5, 4]
+
+
+@pytest.mark.parametrize(
+    ("clusters", "largest", "gamma", "large"), [(1000, 20, 0.2, 5.5), (5000, 50, 0.2, 14.9), (2000, 20, 0.1, 7.2)]
+)
+def test_cluster_p_is_as_rarely_small_as_a_small_level_says(clusters, largest, gamma, large):
+    """Single rows, and `large` clusters (on average) that are all wrong; the risk is the target."""
+    share = large / clusters
+    single = gamma * (1 - share + largest * share) - largest * share
+    draws = np.random.default_rng(4).multinomial(clusters, [1 - single - share, single, share], size=200_000)
+    right, wrong, many = draws.T.astype(np.float64)
+    total, squares = wrong + largest * many, wrong + largest**2 * many
+    number = np.full(len(right), float(clusters))
+    of = bounds.Moments(number, total, right + total, squares, squares, right + squares)
+    for delta in (0.05, 0.02, 0.01, 0.005, 0.002, 0.001):
+        allowed = delta + 3 * math.sqrt(delta / len(right))
+        made_up = bounds.made_up_clusters(delta)
+        assert (bounds.cluster_p(of, gamma, largest=largest, made_up=made_up) <= delta).mean() <= allowed, delta
+    assert (bounds.cluster_p(of, gamma, largest=largest) <= 0.001).mean() > 0.0025  # one made-up cluster is too few
+
+
+def test_a_larger_cluster_that_may_come_never_makes_a_p_value_smaller():
+    total, rows = (np.arange(300) < 4).astype(float), np.full(300, 3.0)
+    found = [cluster_p(total, rows, 0.05, largest=largest) for largest in (3, 5, 10, 20, 100, 1000)]
+    assert found == sorted(found)
+    assert found[0] < 1e-4
+    assert found[-1] > 0.5
 
 
 def test_cluster_p_of_single_rows_is_never_below_the_exact_binomial():
@@ -247,7 +295,10 @@ def test_cluster_p_of_single_rows_is_never_below_the_exact_binomial():
 def test_copies_repeat_the_clusters_but_not_the_made_up_one(sums, max_risk, copies):
     total, rows = sums
     got = cluster_p(total, rows, max_risk, copies=copies)
-    expected = max(one_sided_t(total, rows, max_risk, copies), at_effective_rows(total, rows, max_risk, copies))
+    largest = rows.max()
+    expected = max(
+        one_sided_t(total, rows, max_risk, largest, copies), at_effective_rows(total, rows, max_risk, largest, copies)
+    )
     assert got == pytest.approx(expected, rel=1e-6, abs=1e-12)
     assert got == pytest.approx(cluster_p(np.tile(total, copies), np.tile(rows, copies), max_risk), rel=1e-7)
 
@@ -256,7 +307,7 @@ def test_fewer_than_ten_clusters_prove_nothing():
     for groups in [1, 2, 9]:
         assert cluster_p(np.zeros(groups), np.full(groups, 1000.0), 0.5) == 1.0
         assert cluster_p(np.zeros(groups + 5), np.repeat([1000.0, 0.0], [groups, 5]), 0.5) == 1.0
-        assert cluster_p(np.zeros(10), np.full(10, 1000.0), 0.5) < 0.05
+        assert cluster_p(np.zeros(10), np.full(10, 1000.0), 0.5) < 0.05, groups
 
 
 def test_clusters_that_are_all_wrong_prove_nothing():
@@ -276,8 +327,8 @@ def test_the_unit_in_which_clusters_are_counted_does_not_matter(sums, max_risk, 
 def test_stacked_moments_give_the_p_value_of_each(cases, max_risk, copies):
     parts = [bounds.moments(total, rows) for total, rows in cases]
     stacked = bounds.Moments(*(np.concatenate(column) for column in zip(*parts, strict=True)))
-    alone = [cluster_p(total, rows, max_risk, copies=copies) for total, rows in cases]
-    np.testing.assert_allclose(bounds.cluster_p(stacked, max_risk, copies=copies), alone, rtol=1e-12)
+    alone = [cluster_p(total, rows, max_risk, largest=12.0, copies=copies) for total, rows in cases]
+    np.testing.assert_allclose(bounds.cluster_p(stacked, max_risk, largest=12.0, copies=copies), alone, rtol=1e-12)
     sizes = [float(bounds.effective_rows(part, copies=copies)[0]) for part in parts]
     np.testing.assert_allclose(bounds.effective_rows(stacked, copies=copies), sizes, rtol=1e-12)
 
@@ -375,7 +426,7 @@ def test_best_p_of_even_clusters_falls_with_their_number_and_needs_ten():
 @given(seeds, st.integers(0, 60), st.sampled_from(LOSSES01), risks)
 def test_rise_log_e_is_the_log_of_the_product_over_rows(seed, n, kind, max_risk):
     loss = losses(seed, n, kind)
-    stakes = [min(excess / (1 - max_risk), 0.95 / max_risk) for excess in bounds.EXCESSES]
+    stakes = [excess / (1 - max_risk) for excess in bounds.rise_excesses(max_risk)]
     expected = [math.log(math.prod(1 + stake * (float(x) - max_risk) for x in loss)) for stake in stakes]
     np.testing.assert_allclose(bounds.rise_log_e(loss, max_risk), expected, rtol=1e-8, atol=1e-10)
     assert bounds.rise_log_e(np.random.default_rng(seed).permutation(loss), max_risk).tolist() == (
@@ -393,6 +444,8 @@ def test_rise_log_e_of_two_batches_adds_up_to_that_of_all_rows(seed, a, b, max_r
 
 def test_rise_stakes_are_never_ruined_and_win_where_all_is_lost():
     for max_risk in RISKS:
+        assert (np.diff(bounds.rise_excesses(max_risk)) > 0).all()
+        assert bounds.rise_excesses(max_risk)[-1] < 1 / max_risk - 1
         assert np.isfinite(bounds.rise_log_e(np.zeros(1000), max_risk)).all()
         assert (bounds.rise_log_e(np.zeros(10), max_risk) < 0).all()
         assert (bounds.rise_log_e(np.ones(10), max_risk) > 0).all()

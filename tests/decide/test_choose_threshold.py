@@ -25,7 +25,7 @@ from uqeval import InputError, Threshold, Thresholds, UQWarning, choose_threshol
 from uqeval.decide import bounds
 from uqeval.decide.threshold import shown
 
-METHODS = ("fallback", "fst", "sgr", "bonferroni", "holm", "rcps", "crc")
+METHODS = ("step-down", "fallback", "fst", "sgr", "bonferroni", "holm", "rcps", "crc")
 JOINT = ("rcps", "crc")
 LOSSES = ("errors", "dyadic", "continuous")
 risks = st.sampled_from([0.05, 0.1, 0.2, 0.35, 0.5, 0.7])
@@ -305,7 +305,8 @@ def slow_p(rows, t, gamma, bound="betting", joint=False, lossless=False):
         present = np.unique(rows.clusters[counted])
         total = np.array([loss[counted & (rows.clusters == g)].sum() for g in present])
         size = np.array([float((counted & (rows.clusters == g)).sum()) for g in present])
-        return float(bounds.cluster_p(bounds.moments(total, size), gamma)[0])
+        largest = float(np.bincount(rows.clusters).max())
+        return float(bounds.cluster_p(bounds.moments(total, size), gamma, largest=largest)[0])
     loss = loss[counted]
     if binary:
         return float(stats.binom.cdf(loss.sum(), len(loss), gamma)) if len(loss) else 1.0
@@ -315,8 +316,8 @@ def slow_p(rows, t, gamma, bound="betting", joint=False, lossless=False):
     return min(1.0, 1 / wealth.mean()) if wealth.any() else 1.0
 
 
-def slow_units(rows, t):
-    return len(rows.score[rows.score <= t] if rows.clusters is None else set(rows.clusters[rows.score <= t].tolist()))
+def slow_rows(rows, t):
+    return int((rows.score <= t).sum())
 
 
 def slow_grid(score, cells):
@@ -326,15 +327,15 @@ def slow_grid(score, cells):
 
 def slow_shares(thresholds, could, rows, delta):
     """delta in parts, by the threshold at which each comes in."""
-    units, total = {t: slow_units(rows, t) for t in thresholds}, slow_units(rows, math.inf)
+    sizes, total = {t: slow_rows(rows, t) for t in thresholds}, slow_rows(rows, math.inf)
     for parts in (5, 4, 3, 2):
         enough = [t for t in thresholds if could[t] <= delta / parts]
-        if any(3 * units[t] <= total for t in enough):
+        if any(3 * sizes[t] <= total for t in enough):
             later = [t for t in thresholds if t >= enough[0]]
             places = [later[(i * len(later)) // parts] for i in range(parts)]
             return {t: places.count(t) * delta / parts for t in places}
     enough = [t for t in thresholds if could[t] <= 0.8 * delta]
-    half = [t for t in thresholds if 2 * units[t] >= total]
+    half = [t for t in thresholds if 2 * sizes[t] >= total]
     if enough and half and enough[0] < half[0]:
         return {enough[0]: 0.8 * delta, half[0]: 0.2 * delta}
     return dict.fromkeys(thresholds[:1], delta)
@@ -387,8 +388,11 @@ def slow_threshold(method, rows, gamma, delta, bound="betting", thresholds=None)
         while left and left[0][0] <= delta / len(left):
             best = max(best, left.pop(0)[1])
         return best
-    assert method == "fallback"
+    assert method in ("step-down", "fallback")
     shares = slow_shares(thresholds, could, rows, delta)
+    counted = rows.clusters is None and set(rows.loss.tolist()) <= {0.0, 1.0}
+    if method == "step-down" and counted and thresholds:
+        return slow_step_down(thresholds, p, [slow_rows(rows, t) for t in thresholds], gamma, delta, shares)
     alpha = 0.0
     for k, t in enumerate(thresholds):
         alpha += shares.get(t, 0.0)
@@ -397,6 +401,45 @@ def slow_threshold(method, rows, gamma, delta, bound="betting", thresholds=None)
         else:
             alpha = 0.0
     return best
+
+
+def chance_to_pass(sizes, gamma, levels):
+    """That any of the regions of so many rows, whose risk is gamma everywhere, has a p-value within its level."""
+    counts, passed, before = {0: 1.0}, 0.0, 0
+    for size, level in zip(sizes, levels, strict=True):
+        step = stats.binom.pmf(np.arange(size - before + 1), size - before, gamma)
+        after = np.convolve([counts.get(e, 0.0) for e in range(before + 1)], step)
+        ends = stats.binom.cdf(np.arange(size + 1), size, gamma) <= level * (1 + 1e-9)
+        passed += after[ends].sum()
+        counts, before = dict(enumerate(np.where(ends, 0.0, after))), size
+    return passed
+
+
+def slow_step_down(thresholds, p, sizes, gamma, delta, shares):
+    floors = np.array([shares.get(t, 0.0) for t in thresholds])
+
+    def holds(levels):
+        return chance_to_pass(sizes, gamma, levels) <= delta * (1 + 1e-9)
+
+    low, high = 1e-3 * delta, delta
+    if holds(np.maximum(floors, high)):
+        low = high
+    elif not holds(np.maximum(floors, low)):
+        low = 0.0
+    while low and high > 1.01 * low:
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if holds(np.maximum(floors, middle)) else (low, middle)
+    levels = np.maximum(floors, low)
+    passed = np.array(p) <= levels
+    if not passed.any():
+        return -math.inf
+    best = int(np.flatnonzero(passed)[-1])
+    open_ = np.where(passed, -1.0, levels)  # of those that failed, or are still to come
+    while best + 1 < len(p):
+        if p[best + 1] > delta or not holds([*open_[: best + 1], p[best + 1], *open_[best + 2 :]]):
+            break
+        open_[best + 1], best = -1.0, best + 1
+    return thresholds[best]
 
 
 def exact(rows):
@@ -440,7 +483,9 @@ def test_a_threshold_by_hand_claims_no_rows():
     t = Threshold.from_value(0.5, max_risk=0.1)
     assert (t.n, t.n_accepted, t.errors_accepted, t.n_scores, t.n_targets) == (0, 0, 0, 1, 1)
     assert np.isnan([t.coverage, *t.coverage_interval, t.risk, t.risk_bound]).all()
-    assert str(t) == t.statement()
+    # What it says of rows is how many new ones `check` would need.
+    promise, delay = str(t).splitlines()
+    assert (promise, "check notices after about" in delay) == (t.statement(), True)
 
 
 def test_evidence_that_is_just_enough_certifies():
@@ -1007,7 +1052,6 @@ def test_predictions_that_do_not_fit_are_refused():
         ({"predictions": small_predictions(), "risk": "mistake"}, "`risk` must be one of"),
         ({"predictions": small_predictions(), "tie": "keep"}, "`tie` must be one of"),
         ({"predictions": uq.datasets.example(), "risk": "misaligned"}, "no `soft_labels`"),
-        ({"predictions": small_predictions(weights=np.arange(400) + 1.0)}, "`weights` cannot be used"),
         ({"predictions": uq.Predictions(scores={"entropy": [1, 2]}, loss=[0, 1])}, "no labels or errors"),
         ({"predictions": uq.Predictions(scores={"entropy": [1, 2]}, loss=[0, 3]), "risk": "loss"}, r"in \[0, 1\]"),
         ({"predictions": small_predictions(), "score": "entrpy"}, "entropy"),
@@ -1045,7 +1089,7 @@ def test_bad_input_is_refused_with_a_message_that_helps():
         ({"level": 95}, r"`level` must lie.*Did you mean 0\.95\?"),
         ({"level": 1.0}, "`level` must lie"),
         ({"level": "0.95"}, "`level` must lie"),
-        ({"method": "sgd"}, "`method` must be one of \"fallback\".*it is 'sgd'"),
+        ({"method": "sgd"}, "`method` must be one of \"step-down\".*it is 'sgd'"),
         ({"cluster_method": "bootstrap"}, "`cluster_method` must be one of"),
         ({"bound": "hoeffding"}, "`bound` must be one of"),
         ({"risk": "loss01"}, "`risk` must be one of"),
@@ -1066,7 +1110,18 @@ def test_bad_input_is_refused_with_a_message_that_helps():
         ({"method": "rcps", "clusters": np.arange(30)}, 'needs cluster_method="subsample"'),
         ({"seed": -1}, "`seed` must be"),
         ({"seed": "a"}, "`seed` must be"),
-        ({"weights": np.ones(30)}, "`weights` cannot be used: no exact bound"),
+        ({"weights": np.ones(29)}, "`weights` has 29 rows"),
+        ({"weights": -SCORE}, "`weights`"),
+        ({"largest_weight": 3}, "`largest_weight` needs `weights` that differ"),
+        ({"largest_weight": 3, "weights": np.ones(30)}, "`largest_weight` needs `weights` that differ"),
+        ({"largest_weight": 30, "weights": SCORE + 2}, "`largest_weight` must be a number ≥ 31, the largest here"),
+        ({"largest_weight": True, "weights": SCORE / 30 + 0.01}, "`largest_weight` must be a number.* it is True"),
+        ({"largest_weight": math.inf, "weights": SCORE + 1}, "`largest_weight` must be a number"),
+        ({"weights": SCORE + 1, "clusters": np.arange(30)}, '`weights` with `clusters` need cluster_method="exact"'),
+        (
+            {"weights": SCORE + 1, "clusters": np.arange(30), "cluster_method": "exact", "method": "crc"},
+            'a method other than "crc"',
+        ),
         ({"score": changed(SCORE, 3, -np.inf)}, "`score` is −inf at row 3"),
         ({"score": changed(SCORE, 3, np.nan)}, r'`score` has 1 NaN \(first at row 3\).*nan="omit"'),
         ({"error": changed(ERROR, 4, np.nan)}, "`error` has 1 NaN .first at row 4"),

@@ -12,15 +12,35 @@ from zlib import crc32
 
 import numpy as np
 import pytest
-from guarantee_laws import ICC, LAWS, Remembering, bump, draw, flat, mono, shared, stairs
+from guarantee_laws import (
+    GAINS,
+    ICC,
+    LAWS,
+    STEPS,
+    TELLING,
+    WAVES,
+    Draw,
+    Remembering,
+    bump,
+    draw,
+    draw_moderate,
+    draw_telling,
+    draw_weighted,
+    flat,
+    mono,
+    shared,
+    stairs,
+    wave,
+)
 from scipy import stats
 from scipy.special import ndtr
 
 import uqeval as uq
 from uqeval.decide import bounds
 from uqeval.decide.calibration import Calibration
+from uqeval.decide.monitor import Purse, expected_delay
 from uqeval.decide.threshold import Threshold
-from uqeval.decide.walks import largest_certified
+from uqeval.decide.walks import JOINT, largest_certified
 
 pytestmark = pytest.mark.slow
 
@@ -230,7 +250,7 @@ def test_cluster_p_value_is_small_about_as_rarely_as_it_claims():
             sizes = {}
             for count in (*range(10, 100, 3), *range(100, 500, 15)):
                 total = [np.repeat([1.0, 0.0], [k, count - k]) for k in range(count // 5)]
-                p = [bounds.cluster_p(bounds.moments(t, np.ones(count)), gamma)[0] for t in total]
+                p = [bounds.cluster_p(bounds.moments(t, np.ones(count)), gamma, largest=1.0)[0] for t in total]
                 sizes[count] = float(stats.binom.pmf(np.arange(len(p)), count, gamma)[np.array(p) <= delta].sum())
             worst = max(sizes, key=sizes.get)
             print(gamma, delta, worst, sizes[worst])
@@ -240,24 +260,102 @@ def test_cluster_p_value_is_small_about_as_rarely_as_it_claims():
 # ---- clusters whose size says something about their risk --------------------------------------------------------
 
 
-def draw_telling_sizes(patients, big, small, rng):
-    """Patients of one row or of nine, equally many, with an error rate of their own: score, error, patient."""
-    size = rng.choice([1, 9], patients)
-    g = np.repeat(np.arange(patients), size)
-    error = rng.random(len(g)) < np.where(size == 9, big, small)[g]
-    return rng.random(len(g)), error.astype(np.uint8), g
+def test_promise_holds_where_wrong_clusters_are_the_large_ones():
+    """Measured in 1000 runs of each cell: at most 0.052 and 0.100 (5 rows, 300 patients); with a made-up cluster of
+    average size, as it was before, 0.43 (5 rows) and 0.79 (20 rows)."""
+    for big, patients, whole in TELLING:
+        rng, reps, found = seeded("telling", big, patients, whole), 200, {}
+        for _ in range(reps):
+            score, error, g = draw_telling(patients, big, whole, 1.002 * 0.05, rng)
+            cal = Remembering(score, error, g, largest=big)
+            for method in ("fallback", "fst", "holm"):
+                for delta in DELTAS:
+                    certified = largest_certified(method, cal, 0.05, delta) > -math.inf
+                    found.setdefault((method, delta), []).append(certified)
+        for (method, delta), broken in found.items():
+            assert np.mean(broken) <= delta + noise(delta, reps), (big, patients, whole, method)
 
 
-def test_promise_holds_where_large_clusters_are_worse():
-    """0.0725 of the inputs are wrong at every threshold; of one random row per patient 0.0425."""
-    for cluster, max_risk in [("t", 0.06), ("subsample", 0.04)]:
-        rng, reps, broken = seeded("telling", cluster), 150, []
-        for seed in range(reps):
-            s, e, g = draw_telling_sizes(1000, 0.08, 0.005, rng)
-            found = quiet(uq.choose_threshold, s, e, max_risk, 0.95, clusters=g, cluster_method=cluster, seed=seed)
-            broken.append(found.feasible)
-        print(cluster, np.mean(broken))
-        assert np.mean(broken) <= 0.05 + noise(0.05, reps)
+def test_bets_on_clusters_keep_the_promise_and_certify_something_from_a_thousand_clusters():
+    for law, big in ((flat, 20), (flat, 5), (mono, None)):
+        rng, reps, found = seeded("exact", big), 60, []
+        for _ in range(reps):
+            if big is None:
+                score, error, g = draw_moderate(3000, law(0.05), rng)
+            else:
+                score, error, g = draw_telling(3000, big, True, 1.002 * 0.05, rng)
+            cal = Calibration(score, error, g, exact=True, largest=big)
+            found.append(max(largest_certified("fallback", cal, 0.05, 0.1), 0.0))
+        print(law.__name__, big, np.mean(np.array(found) > 0), np.mean(found))
+        broken = np.mean(law(0.05).risk(np.array(found)) > 0.05)
+        assert broken <= 0.1 + noise(0.1, reps)
+        assert big is not None or np.mean(found) > 0.5  # the oracle accepts 0.8
+
+
+# ---- weighted rows ----------------------------------------------------------------------------------------------
+
+
+def test_promise_holds_for_weighted_rows():
+    for design in ("oversampled", "lognormal"):
+        for law, n in ((flat, 300), (flat, 2000), (mono, 2000)):
+            for what in ("errors", "losses"):
+                rng, reps, found, delta, gamma = seeded("weights", design, n, what), 100, {}, 0.1, 0.1
+                truth = law(gamma)
+                for _ in range(reps):
+                    score, luck, weights, most = draw_weighted(design, n, rng)
+                    d = Draw(score, score, luck, None)
+                    loss = d.errors(truth) if what == "errors" else d.losses(truth)
+                    cal = Remembering(score, loss, weights=weights, largest=most)
+                    for method in ("fallback", "fst", "holm", "rcps", "crc"):
+                        found.setdefault(method, []).append(largest_certified(method, cal, gamma, delta))
+                for method, values in found.items():
+                    risk = truth.joint(np.array(values)) if method in JOINT else truth.risk(np.array(values))
+                    print(design, law.__name__, n, what, method, np.mean(risk > gamma), np.maximum(values, 0).mean())
+                    if method == "crc":
+                        assert risk.mean() <= gamma + 3 * risk.std(ddof=1) / math.sqrt(reps)
+                    else:
+                        assert np.mean(risk > gamma) <= delta + noise(delta, reps)
+
+
+# ---- the step-down walk -----------------------------------------------------------------------------------------
+
+
+def test_step_down_keeps_its_promise_whatever_the_shape_of_the_risk():
+    """Measured in 2000 runs of each of 188 shapes: at most 0.108 (target 0.05, 1000 rows), 0.10 allowed; where what the
+    failed regions use was not held back, 0.13."""
+    for gamma, delta, n in STEPS:
+        for turns, depth in WAVES if n <= 300 else WAVES[2:4] + WAVES[-1:]:
+            law, rng, reps = wave(gamma, turns, depth), seeded("wave", gamma, n, turns), 500 if n <= 1000 else 200
+            values = np.array([certified("rows", law, gamma, delta, n, rng)["step-down"] for _ in range(reps)])
+            broken = np.mean(law.risk(values) > gamma * (1 + 1e-9))
+            print(gamma, delta, n, turns, depth, broken)
+            assert broken <= delta + noise(delta, reps)
+
+
+def test_step_down_keeps_its_promise_for_tied_scores():
+    for gamma, delta, n in STEPS[:3]:
+        law, rng, reps = flat(gamma), seeded("tied steps", gamma, n), 500
+        found = [certified("ties", law, gamma, delta, n, rng)["step-down"] > -math.inf for _ in range(reps)]
+        assert np.mean(found) <= delta + noise(delta, reps)
+
+
+def test_step_down_accepts_no_less_than_fallback_anywhere_and_much_more_on_average():
+    gains = []
+    for law, gamma, delta, n in GAINS:
+        rng, reps = seeded("gain", law.__name__, gamma, n), 400 if n <= 1000 else 150
+        runs = [certified("rows", law(gamma), gamma, delta, n, rng) for _ in range(reps)]
+        new, old = (np.array([max(run[method], 0.0) for run in runs]) for method in ("step-down", "fallback"))
+        print(law.__name__, gamma, delta, n, new.mean(), old.mean())
+        assert (new - old).mean() >= -3 * (new - old).std(ddof=1) / math.sqrt(reps)
+        gains.append(new.mean() / old.mean() - 1)
+    assert np.mean(gains) >= 0.15
+
+
+def certified(design, law, gamma, delta, n, rng):
+    """The thresholds of one draw, by method."""
+    d = draw(design, n, rng)
+    cal = Calibration(d.score, d.errors(law))
+    return {method: largest_certified(method, cal, gamma, delta) for method in ("step-down", "fallback")}
 
 
 # ---- 5. estimates at the threshold ------------------------------------------------------------------------------
@@ -305,37 +403,104 @@ def test_held_out_interval_of_a_mean_loss_holds():
 
 # ---- 6. the monitor ---------------------------------------------------------------------------------------------
 
-ALARM = -math.log(0.05)  # log e-value at which level 0.95 raises it
+
+class Monitors:
+    """Many at once, a look at a time; that one of them is what chained checks give is a claim below."""
+
+    def __init__(self, gamma, runs, *, run_length=None, level=0.95):
+        self.purse = Purse(gamma, level, run_length)
+        self.share, self.bound = self.purse.shares, 1 / (1 - level)
+        self.wealth = np.tile(self.purse.first, (runs, 1))
+        self.e, self.units = np.ones(runs), 0
+        self.alarm = np.full(runs, np.inf)  # units seen
+
+    def look(self, factors, units):
+        """`factors` is what the look makes of each stake."""
+        self.wealth *= factors
+        self.e = self.wealth.sum(axis=1) + self.purse.saved(self.units)
+        self.wealth += min(1.0, self.purse.added(self.units, units)) * self.share
+        self.units += units
+        self.alarm[(self.e >= self.bound) & np.isinf(self.alarm)] = self.units
+
+    def forget(self):
+        """Leave out those that raised the alarm: the units that each had seen."""
+        silent = np.isinf(self.alarm)
+        alarm, self.wealth, self.alarm = self.alarm[~silent], self.wealth[silent], self.alarm[silent]
+        return alarm
 
 
-def stakes(gamma):
-    """λ of each bet, 1 + λ(L − γ): read off the evidence of a single error."""
-    return np.expm1(bounds.rise_log_e(np.ones(1), gamma)) / (1 - gamma)
-
-
-def first_alarm_of_errors(gamma, risk, runs, labels, rng):
-    """Accepted labels until the alarm (inf: none); evidence rises only at an error, so only those are looked at."""
+def of_counts(gamma, size):
+    """What a look at so many rows makes of each stake, by the errors among them."""
     up, down = (bounds.rise_log_e(np.full(1, x), gamma) for x in (1.0, 0.0))
-    errors = np.arange(1, int(labels * risk + 8 * math.sqrt(labels * risk)) + 20)
-    found = []
-    for _ in range(runs // 100):
-        seen = np.cumsum(rng.geometric(risk, (100, len(errors))), axis=1)
-        log_e = bounds.log_mean_exp(errors[:, None] * up + (seen - errors)[:, :, None] * down)
-        alarm = (log_e >= ALARM) & (seen <= labels)
-        found.append(np.where(alarm.any(axis=1), seen[np.arange(100), alarm.argmax(axis=1)], np.inf))
-    return np.concatenate(found)
+    wrong = np.arange(size + 1)[:, None]
+    return np.exp(np.minimum(wrong * up + (size - wrong) * down, 700))
 
 
-def running_log_e(losses, gamma):
-    """Evidence after each loss; runs on the first axis."""
-    wealth = np.log1p(stakes(gamma) * (losses[..., None] - gamma)).cumsum(axis=-2)
-    return bounds.log_mean_exp(wealth)
+def of_losses(losses, gamma):
+    """What single losses make of each stake."""
+    return 1 + bounds.rise_excesses(gamma) / (1 - gamma) * (losses[..., None] - gamma)
 
 
-def first_alarm(losses, gamma):
-    """Losses until the alarm."""
-    alarm = running_log_e(losses, gamma) >= ALARM
-    return np.where(alarm.any(axis=1), alarm.argmax(axis=1) + 1, np.inf)
+def watch_errors(monitors, gamma, risk, size, looks, rng):
+    """Looks at `size` rows each; in blocks, for the generator is slow to be called."""
+    table = of_counts(gamma, size)
+    for start in range(0, looks, 1000):
+        wrong = rng.binomial(size, risk, (min(1000, looks - start), len(monitors.wealth)))
+        for row in wrong:
+            monitors.look(table[row], size)
+
+
+def delays(gamma, risk, size, rng, *, good=0, good_risk=0.0, runs=1000, run_length=None):
+    """Rows from the change to the alarm, of those that were silent before; `good` rows came first."""
+    monitors = Monitors(gamma, runs, run_length=run_length)
+    watch_errors(monitors, gamma, good_risk, size, good // size, rng)
+    monitors.forget()
+    table, waited = of_counts(gamma, size), []
+    while len(monitors.wealth):
+        monitors.look(table[rng.binomial(size, risk, len(monitors.wealth))], size)
+        waited += (monitors.forget() - good).tolist()
+    return np.array(waited)
+
+
+class Cusum:
+    """The likelihood-ratio CUSUM that knows both risks, as a Markov chain on a grid (Brook & Evans 1972)."""
+
+    def __init__(self, gamma, risk):
+        self.step = -math.log((1 - risk) / (1 - gamma)) / 8  # a right row goes down by exactly 8 of them
+        self.up = round(math.log(risk / gamma) / self.step)
+
+    def left(self, height, risk, least=1e-10):
+        """The share that has not reached the height after each row, until what is left falls by a constant factor."""
+        mass, shares = np.zeros(height), [1.0]
+        mass[0] = 1
+        while len(shares) < 3000 or (least and shares[-1] > least):
+            after = np.zeros(height)
+            after[self.up :] += risk * mass[: -self.up]
+            after[0] += (1 - risk) * mass[:9].sum()
+            after[1:-8] += (1 - risk) * mass[9:]
+            mass = after
+            shares.append(float(mass.sum()))
+        return np.array(shares)
+
+    def false_alarms(self, height, gamma, rows):
+        shares = self.left(height, gamma, least=0)
+        return 1 - shares[-1] * (shares[-1] / shares[-2]) ** (rows - len(shares) + 1)
+
+    def run_length(self, height, gamma):
+        shares = self.left(height, gamma, least=0)
+        return shares.sum() + shares[-1] / max(1e-15, 1 - shares[-1] / shares[-2])
+
+    def delay(self, height, risk):
+        """From 0, where it stands after a good time."""
+        return self.left(height, risk).sum()
+
+    def tuned(self, enough):
+        """The lowest height that will do."""
+        low, high = self.up + 10, 60 * self.up + 200
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if enough(middle) else (middle, high)
+        return high
 
 
 def cluster_losses(gamma, risk, shape, rng):
@@ -345,10 +510,10 @@ def cluster_losses(gamma, risk, shape, rng):
 
 
 def test_simulated_evidence_is_what_chained_checks_give():
-    """One row (or cluster) per look, rejected rows in between; the same from one look at the counts alone."""
+    """One row (or cluster) per look, rejected rows in between."""
     for gamma in TARGETS:
-        rng = seeded("chain", gamma)
-        for _ in range(2):
+        for run_length in (None, 500):
+            rng = seeded("chain", gamma, run_length)
             error = (rng.random(300) < 2 * gamma).astype(np.uint8)
             loss = rng.random(300) ** (1 / gamma - 1)
             size, wrong, counted = cluster_losses(gamma, 2 * gamma, 60, rng)
@@ -356,41 +521,65 @@ def test_simulated_evidence_is_what_chained_checks_give():
             last = [None, None, None]
             for k in range(300):
                 # A row above the threshold comes along and must not count.
-                last[0] = exact.check([0.1, 0.9], [error[k], 1], previous=last[0])
-                last[1] = mean.check([0.1, 0.9], [loss[k], 1.0], previous=last[1])
+                options = {"run_length": run_length}
+                last[0] = exact.check([0.1, 0.9], [error[k], 1], previous=last[0], **options)
+                last[1] = mean.check([0.1, 0.9], [loss[k], 1.0], previous=last[1], **options)
                 if k < 60:
-                    rows = {"score": np.full(size[k], 0.1), "error": np.full(size[k], int(wrong[k]))}
-                    last[2] = exact.check(**rows, clusters=np.full(size[k], k), previous=last[2], largest_cluster=10)
+                    options |= {"previous": last[2], "largest_cluster": 10, "clusters": np.full(size[k], k)}
+                    last[2] = exact.check(np.full(size[k], 0.1), np.full(size[k], int(wrong[k])), **options)
             for found, counts in zip(last, (error.astype(float), loss, counted), strict=True):
-                log_e = running_log_e(counts, gamma)
-                assert math.log(found.e_value) == pytest.approx(log_e[-1], rel=1e-9, abs=1e-9)
-                assert found.holds == (log_e.max() < ALARM)
-            up, down = (bounds.rise_log_e(np.full(1, x), gamma) for x in (1.0, 0.0))
-            by_counts = bounds.log_mean_exp(error.sum() * up + (300 - error.sum()) * down)
-            assert math.log(last[0].e_value) == pytest.approx(float(by_counts), rel=1e-9, abs=1e-9)
+                monitors = Monitors(gamma, 1, run_length=run_length)
+                for k in range(len(counts)):
+                    monitors.look(of_losses(counts[k : k + 1], gamma), 1)
+                assert found.e_value == pytest.approx(monitors.e[0], rel=1e-9)
+                assert found.holds == np.isinf(monitors.alarm[0])
+            monitors = Monitors(gamma, 1, run_length=run_length)
+            watched = exact.check(np.zeros(300), error, run_length=run_length)
+            monitors.look(of_counts(gamma, 300)[error.sum()][None], 300)
+            assert watched.e_value == pytest.approx(monitors.e[0], rel=1e-9)
 
 
-def test_monitor_raises_no_more_false_alarms_than_promised_over_ten_thousand_looks():
-    """The risk is exactly what was promised. Measured with 4000 runs: 0.028, 0.030, 0.039."""
-    for gamma in TARGETS:
-        alarms = np.isfinite(first_alarm_of_errors(gamma, gamma, 3000, 10_000, seeded("false", gamma)))
-        print(gamma, alarms.mean())
-        assert alarms.mean() <= 0.05 + noise(0.05, len(alarms))
+def test_monitor_raises_no_more_false_alarms_than_promised_over_a_hundred_thousand_looks():
+    """The risk is exactly what was promised."""
+    for gamma, size, looks, runs in [
+        (0.05, 1, 100_000, 600),
+        (0.01, 1, 20_000, 600),
+        (0.2, 1, 20_000, 600),
+        (0.05, 50, 20_000, 600),
+        (0.2, 500, 5_000, 600),
+    ]:
+        monitors = Monitors(gamma, runs)
+        watch_errors(monitors, gamma, gamma, size, looks, seeded("false", gamma, size))
+        alarms = np.isfinite(monitors.alarm).mean()
+        print(gamma, size, alarms)
+        assert alarms <= 0.05 + noise(0.05, runs)
 
 
 def test_monitor_of_losses_and_of_clusters_raises_no_more_false_alarms_than_promised():
-    """Measured with 500 runs: losses 0.012, 0.036, 0.046; clusters 0.022, 0.018, 0.044."""
-    for what in ["losses", "clusters"]:
+    for what in ["losses", "clusters", "larger where wrong"]:
         for gamma in TARGETS:
-            rng, alarms = seeded("false", what, gamma), []
-            for _ in range(10):
+            rng, runs = seeded("false", what, gamma), 600
+            monitors = Monitors(gamma, runs)
+            for _ in range(10_000):
                 if what == "losses":
-                    counted = rng.random((30, 10_000)) ** (1 / gamma - 1)
-                else:
-                    counted = cluster_losses(gamma, gamma, (30, 10_000), rng)[2]
-                alarms.append(np.isfinite(first_alarm(counted, gamma)))
-            print(gamma, what, np.mean(alarms))
-            assert np.mean(alarms) <= 0.05 + noise(0.05, np.size(alarms))
+                    counted = rng.random(runs) ** (1 / gamma - 1)
+                elif what == "clusters":
+                    counted = cluster_losses(gamma, gamma, runs, rng)[2]
+                else:  # a wrong cluster has five rows, a right one a single row
+                    wrong = rng.random(runs) < gamma / (5 - 4 * gamma)
+                    counted = np.where(wrong, 5 * (1 - gamma), -gamma) / 5 + gamma
+                monitors.look(of_losses(counted, gamma), 1)
+            alarms = np.isfinite(monitors.alarm).mean()
+            print(gamma, what, alarms)
+            assert alarms <= 0.05 + noise(0.05, runs)
+
+
+def draw_telling_sizes(patients, big, small, rng):
+    """Patients of one row or of nine, equally many, with an error rate of their own: score, error, patient."""
+    size = rng.choice([1, 9], patients)
+    g = np.repeat(np.arange(patients), size)
+    error = rng.random(len(g)) < np.where(size == 9, big, small)[g]
+    return rng.random(len(g)), error.astype(np.uint8), g
 
 
 def test_monitor_raises_no_more_false_alarms_where_small_clusters_are_worse():
@@ -407,38 +596,88 @@ def test_monitor_raises_no_more_false_alarms_where_small_clusters_are_worse():
     assert alarms / reps <= 0.05 + noise(0.05, reps)
 
 
-def test_monitor_detects_a_doubled_risk_within_the_reported_number_of_labels():
-    for gamma, median, most in [
-        (0.01, 1000, 2500),  # measured with 4000 runs: median 905, 90% quantile 2226 accepted labels
-        (0.05, 190, 450),  # 169, 406
-        (0.2, 40, 90),  # 35, 80
+def test_false_alarms_are_as_far_apart_on_average_as_the_run_length_says():
+    """The risk is exactly what was promised, and what is not over after 20 run lengths counts as so long."""
+    for gamma, size, run_length in [
+        (0.01, 1, 1000),
+        (0.05, 1, 1000),
+        (0.2, 1, 1000),
+        (0.05, 50, 1000),
+        (0.05, 20, 300),
     ]:
-        labels = first_alarm_of_errors(gamma, 2 * gamma, 3000, round(400 / gamma), seeded("double", gamma))
-        print(gamma, np.quantile(labels, [0.5, 0.9]))
-        assert np.isfinite(labels).all()
-        assert np.median(labels) <= median
-        assert np.quantile(labels, 0.9) <= most
+        rng, runs = seeded("run length", gamma, size, run_length), 500
+        monitors, table, lengths = Monitors(gamma, runs, run_length=run_length), of_counts(gamma, size), []
+        while len(monitors.wealth) and monitors.units < 20 * run_length:
+            monitors.look(table[rng.binomial(size, gamma, len(monitors.wealth))], size)
+            lengths += monitors.forget().tolist()
+        lengths += [20 * run_length] * len(monitors.wealth)
+        print(gamma, size, run_length, np.mean(lengths))
+        assert np.mean(lengths) >= run_length - 3 * np.std(lengths) / math.sqrt(runs)
 
 
-def test_monitor_detects_a_doubled_mean_loss_and_a_doubled_risk_of_clusters():
-    for gamma, what, median, most in [
-        (0.01, "losses", 420, 950),  # measured with 500 runs: median 376, 90% quantile 842
-        (0.05, "losses", 80, 200),  # 70, 174
-        (0.2, "losses", 15, 38),  # 12, 31
-        (0.01, "clusters", 1300, 3200),  # 1164, 2796 clusters of 5.5 rows that are wrong together
-        (0.05, "clusters", 240, 600),  # 206, 498
-        (0.2, "clusters", 55, 130),  # 46, 113
+def test_after_a_good_time_a_rise_is_noticed_nearly_as_soon_as_by_a_cusum_that_knows_it():
+    """The CUSUM has the same chance of a false alarm, 5% in 100,000 rows at the promised risk."""
+    for gamma, factor, most in [
+        (0.05, 4, 1.3),
+        (0.05, 2, 2.0),
+        (0.2, 4, 1.3),
+        (0.2, 2, 2.0),
+        (0.01, 4, 1.3),
+        (0.01, 2, 2.0),
     ]:
-        rng, labels = seeded("double", what, gamma), []
-        for _ in range(8):
-            if what == "losses":
-                counted = rng.random((50, round(60 / gamma))) ** (1 / (2 * gamma) - 1)
-            else:
-                counted = cluster_losses(gamma, 2 * gamma, (50, round(60 / gamma)), rng)[2]
-            labels.append(first_alarm(counted, gamma))
-        print(gamma, what, np.quantile(labels, [0.5, 0.9]))
-        assert np.median(labels) <= median
-        assert np.quantile(labels, 0.9) <= most
+        rival = Cusum(gamma, factor * gamma)
+        height = rival.tuned(lambda h, rival=rival, gamma=gamma: rival.false_alarms(h, gamma, 100_000) <= 0.05)
+        best = rival.delay(height, factor * gamma)
+        rng = seeded("cusum", gamma, factor)
+        own = delays(gamma, factor * gamma, 1, rng, good=5000, good_risk=0.6 * gamma, runs=600)
+        print(gamma, factor, own.mean(), best)
+        assert own.mean() <= most * best
+
+
+def test_between_false_alarms_a_rise_is_noticed_nearly_as_soon_as_by_a_cusum_of_that_run_length():
+    for factor in (2, 4):
+        rival = Cusum(0.05, factor * 0.05)
+        height = rival.tuned(lambda h, rival=rival: rival.run_length(h, 0.05) >= 10_000)
+        best = rival.delay(height, factor * 0.05)
+        rng = seeded("cusum", factor)
+        own = delays(0.05, factor * 0.05, 1, rng, good=5000, good_risk=0.03, run_length=10_000)
+        print(factor, own.mean(), best)
+        assert own.mean() <= 1.3 * best
+
+
+def test_a_rise_from_the_start_is_noticed_as_soon_as_when_all_was_at_stake():
+    """The means of the monitor that saved nothing were measured over 40,000 runs."""
+    for gamma, factor, before in [
+        (0.01, 2, 1071.5),
+        (0.01, 4, 169.2),
+        (0.05, 2, 204.9),
+        (0.05, 4, 31.7),
+        (0.2, 2, 42.0),
+        (0.2, 4, 5.7),
+    ]:
+        own = delays(gamma, factor * gamma, 1, seeded("cold", gamma, factor), runs=4000)
+        print(gamma, factor, own.mean())
+        assert own.mean() <= before + 3 * own.std() / math.sqrt(len(own))
+
+
+def test_monitor_notices_a_doubled_mean_loss_and_a_doubled_risk_of_clusters_after_a_good_time():
+    """Losses vary less than errors and are noticed sooner than said; clusters are bet on as shares of the largest."""
+    for gamma in TARGETS:
+        said = expected_delay(gamma, after=round(250 / gamma))
+        for what, most in [("losses", 1.0), ("clusters", 2.0)]:
+            rng, monitors = seeded("double", what, gamma), Monitors(gamma, 100)
+            for unit in range(round(1250 / gamma)):
+                risk = 0.6 * gamma if unit < 250 / gamma else 2 * gamma
+                if what == "losses":
+                    counted = rng.random(100) ** (1 / risk - 1)
+                else:
+                    counted = cluster_losses(gamma, risk, 100, rng)[2]
+                monitors.look(of_losses(counted, gamma), 1)
+                if np.isfinite(monitors.alarm).all():
+                    break
+            waited = monitors.alarm - round(250 / gamma)
+            print(gamma, what, waited[waited > 0].mean(), said)
+            assert waited[waited > 0].mean() <= most * said
 
 
 # ---- 7. the risk map --------------------------------------------------------------------------------------------

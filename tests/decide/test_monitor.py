@@ -1,4 +1,4 @@
-"""The monitor: its evidence is the betting product by definition, however the rows are ordered and cut into batches."""
+"""The monitor: its evidence is the mixture of bets by definition, however the rows of a look are ordered."""
 
 from __future__ import annotations
 
@@ -17,21 +17,56 @@ from scipy.stats import binom, binomtest
 
 from strategies import FINITE_SCORES, make_scores, rows, seeds
 from uqeval import InputError, UQWarning
-from uqeval.decide import Check, Threshold, bounds, choose_threshold
+from uqeval.decide import Check, Threshold, bounds, choose_threshold, expected_delay
 
-EXCESSES = [0.1 * 1.6**k for k in range(12)]
 RISKS = (0.001, 0.01, 0.05, 0.2, 0.5, 0.9)
 
 
+def excesses(max_risk):
+    """By how much of itself the risk has risen that each stake is best for; no bet can lose more than 95%."""
+    most = min(18.0, 0.95 * (1 - max_risk) / max_risk)
+    least = min(0.1, most / 8)
+    return [least * (most / least) ** (k / 11) for k in range(12)]
+
+
 def stakes(max_risk):
-    """λ of each part of the mixture; no bet can lose more than 95%."""
-    return [min(excess / (1 - max_risk), 0.95 / max_risk) for excess in EXCESSES]
+    """λ of each part of the mixture."""
+    return [excess / (1 - max_risk) for excess in excesses(max_risk)]
+
+
+def shares(max_risk):
+    """What each stake gets of all that is staked."""
+    x = excesses(max_risk)
+    parts = [1 / (1 + math.log(each / min(2.0, x[-1] / 2)) ** 2) for each in x]
+    return [part / math.fsum(parts) for part in parts]
+
+
+def saved(max_risk, units):
+    return 0.3 * (1 + max_risk * units) ** -0.15
+
+
+def evidence(looks, max_risk, level=0.95, run_length=None):
+    """After each look: what was staked at the start and after each look before, times all that it won since."""
+    staked, units, found = [(0, 0.7 if run_length is None else 1.0)], 0, []
+    for k, losses in enumerate(looks):
+        total = 0.0 if run_length is not None else saved(max_risk, units)
+        for since, amount in staked:
+            for stake, share in zip(stakes(max_risk), shares(max_risk), strict=True):
+                won = (1 + stake * (float(x) - max_risk) for look in looks[since : k + 1] for x in look)
+                total += amount * share * math.prod(won)
+        found.append(total if len(losses) else (found or [1.0])[-1])  # an empty look is none
+        after = units + len(losses)
+        amount = saved(max_risk, units) - saved(max_risk, after)
+        if run_length is not None:
+            amount = min(1.0, (after - units) * (1 / (1 - level) - 1) / run_length)
+        staked.append((k + 1, amount))
+        units = after
+    return found
 
 
 def e_by_definition(losses, max_risk):
-    """Mean over the stakes of Π(1 + λ(L − r))."""
-    products = [math.prod(1 + stake * (float(x) - max_risk) for x in losses) for stake in stakes(max_risk)]
-    return math.fsum(products) / len(products)
+    """Of a single look: seven tenths are at stake."""
+    return evidence([losses], max_risk)[0]
 
 
 def by_hand(value=0.5, max_risk=0.1, level=0.95, **changes):
@@ -82,10 +117,10 @@ def check_same(one, other, *skipped, tolerance=0.0):
 
 
 def check_same_evidence(one, other):
-    """What does not depend on the batches."""
+    """All but what is of the last look alone."""
     np.testing.assert_allclose(one.log_wealth, other.log_wealth, rtol=1e-9, atol=1e-9)
     assert one.e_value == pytest.approx(other.e_value, rel=1e-9)
-    assert (one.n, one.n_accepted) == (other.n, other.n_accepted)
+    assert (one.n, one.units, one.n_accepted) == (other.n, other.units, other.n_accepted)
     assert one.errors_accepted == pytest.approx(other.errors_accepted, rel=1e-12, abs=1e-12)
     assert one.coverage == other.coverage
     np.testing.assert_allclose(one.risk, other.risk, rtol=1e-12)
@@ -191,61 +226,106 @@ def test_clusters_of_unknown_size_give_no_evidence_against_a_promise_that_holds(
 # ---- batches --------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=30)
-@given(rows(weighted=False, kinds=FINITE_SCORES), st.sampled_from(RISKS), st.integers(1, 8), seeds)
-def test_batches_in_any_order_give_the_evidence_of_one_call(case, max_risk, pieces, seed):
+MODES = st.sampled_from([None, 1, 100, 10_000])
+
+
+def check_chain(threshold, score, error, parts, looks, run_length, clusters=None):
+    """Every look of a chain has the evidence by definition, and remembers the alarm."""
+    expected = evidence(looks, threshold.max_risk, run_length=run_length)
+    found = None
+    for k, part in enumerate(parts):
+        g = None if clusters is None else clusters[part]
+        found = threshold.check(score[part], error[part], clusters=g, previous=found, run_length=run_length)
+        assert found.e_value == pytest.approx(expected[k], rel=1e-9)
+        assert found.holds == (max(expected[: k + 1]) < 20) or min(abs(e - 20) for e in expected) < 1e-6
+    assert (found.looks, found.units) == (len(parts), sum(map(len, looks)))
+    assert found.mode == ("lifetime" if run_length is None else "run-length")
+
+
+@settings(max_examples=40)
+@given(rows(weighted=False, kinds=FINITE_SCORES), st.sampled_from(RISKS), st.integers(1, 8), seeds, MODES)
+def test_each_look_has_the_evidence_of_all_that_was_staked_before(case, max_risk, pieces, seed, run_length):
     t = by_hand(float(np.median(case.score)), max_risk)
     parts = cut(np.random.default_rng(seed), len(case.score), pieces)
-    parts = [part for part in parts if len(part)] or [np.arange(len(case.score))]
-    found, whole = chain(t, case.score, case.target, parts), t.check(case.score, case.target)
-    check_same_evidence(found, whole)
-    assert found.errors_accepted == whole.errors_accepted
-    assert found.looks == len(parts)
+    looks = [case.target[part][case.score[part] <= t.value] for part in parts]
+    check_chain(t, case.score, case.target, parts, looks, run_length)
 
 
 @settings(max_examples=30)
-@given(rows(weighted=False, kinds=FINITE_SCORES), st.sampled_from(RISKS), st.integers(2, 8), seeds)
-def test_empty_batches_change_nothing(case, max_risk, pieces, seed):
-    t = by_hand(float(np.median(case.score)), max_risk)
-    parts = cut(np.random.default_rng(seed), len(case.score), pieces)
-    check_same_evidence(chain(t, case.score, case.target, parts), t.check(case.score, case.target))
+@given(
+    rows(target="loss01", weighted=False, kinds=FINITE_SCORES), st.sampled_from(RISKS), st.integers(1, 8), seeds, MODES
+)
+def test_each_look_at_losses_or_at_a_joint_promise_has_that_evidence(case, max_risk, pieces, seed, run_length):
+    for method in ("fst", "rcps"):
+        t = by_hand(float(np.median(case.score)), max_risk, what="loss", method=method)
+        parts = cut(np.random.default_rng(seed), len(case.score), pieces)
+        inside = case.score <= t.value
+        counted = (case.target * inside, np.ones(len(inside), bool)) if method == "rcps" else (case.target, inside)
+        check_chain(t, case.score, case.target, parts, [counted[0][p][counted[1][p]] for p in parts], run_length)
 
 
 @settings(max_examples=30)
-@given(rows(target="loss01", weighted=False, kinds=FINITE_SCORES), st.sampled_from(RISKS), st.integers(1, 8), seeds)
-def test_batches_of_losses_give_the_evidence_of_one_call(case, max_risk, pieces, seed):
-    t = by_hand(float(np.median(case.score)), max_risk, what="loss")
-    parts = [part for part in cut(np.random.default_rng(seed), len(case.score), pieces) if len(part)]
-    check_same_evidence(chain(t, case.score, case.target, parts), t.check(case.score, case.target))
-
-
-@settings(max_examples=30)
-@given(seeds, st.integers(1, 15), st.sampled_from(RISKS), st.integers(1, 6), st.sampled_from(["fst", "crc"]))
-def test_batches_of_whole_clusters_give_the_evidence_of_one_call(seed, count, max_risk, pieces, method):
+@given(seeds, st.integers(1, 15), st.sampled_from(RISKS), st.integers(1, 6), st.booleans(), MODES)
+def test_each_look_at_clusters_has_that_evidence_and_a_cluster_is_one_unit(
+    seed, count, max_risk, pieces, one_vote, run_length
+):
     rng = np.random.default_rng(seed)
     clusters = rng.permutation(np.repeat(np.arange(count), rng.integers(1, 5, count)))
     score, error = rng.random(len(clusters)), rng.integers(0, 2, len(clusters))
-    t = clustered(max_risk, method=method)
-    parts = [np.flatnonzero(np.isin(clusters, part)) for part in cut(rng, count, pieces)]
-    parts = [rng.permutation(part) for part in parts if len(part)]
-    check_same_evidence(chain(t, score, error, parts, clusters), t.check(score, error, clusters=clusters))
-
-
-def test_batches_of_clusters_of_unknown_size_give_the_evidence_of_one_call():
-    t, score, error, clusters = by_hand(), np.full(4, 0.1), np.array([1, 0, 0, 1]), np.array([0, 1, 1, 1])
-    parts = [np.arange(1), np.arange(1, 4)]
-    found = unless_refused("largest_cluster", chain, t, score, error, parts, clusters)
-    if found is not None:
-        check_same_evidence(found, t.check(score, error, clusters=clusters))
+    t = clustered(max_risk, cluster_method="subsample" if one_vote else "t")
+    parts, looks = [], []
+    for part in cut(rng, count, pieces):
+        parts.append(rng.permutation(np.flatnonzero(np.isin(clusters, part))))
+        looks.append([])
+        for g in part:
+            inside = (clusters == g) & (score <= 0.5)
+            if inside.any():  # a cluster without accepted rows is none
+                size = (clusters == g).sum() if one_vote else 4
+                looks[-1].append((error[inside] - max_risk).sum() / size + max_risk)
+    check_chain(t, score, error, parts, looks, run_length, clusters)
 
 
 @settings(max_examples=30)
-@given(rows(target="loss01", weighted=False, kinds=FINITE_SCORES), seeds)
-def test_row_order_changes_nothing(case, seed):
+@given(rows(weighted=False, kinds=FINITE_SCORES), st.sampled_from(RISKS), st.integers(2, 8), seeds, MODES)
+def test_empty_batches_change_nothing(case, max_risk, pieces, seed, run_length):
+    t = by_hand(float(np.median(case.score)), max_risk)
+    parts = [part for part in cut(np.random.default_rng(seed), len(case.score), pieces) if len(part)]
+    more = [p for part in parts for p in (part, part[:0])]
+    one, other = (chain(t, case.score, case.target, p, run_length=run_length) for p in (parts, [parts[0][:0], *more]))
+    check_same_evidence(one, other)
+
+
+@settings(max_examples=30)
+@given(rows(target="loss01", weighted=False, kinds=FINITE_SCORES), st.integers(1, 8), seeds, MODES)
+def test_order_inside_a_look_changes_nothing(case, pieces, seed, run_length):
+    rng = np.random.default_rng(seed)
     t = by_hand(float(np.median(case.score)), what="loss")
-    order = np.random.default_rng(seed).permutation(len(case.score))
-    one, other = t.check(case.score, case.target), t.check(case.score[order], case.target[order])
+    parts = cut(rng, len(case.score), pieces)
+    one = chain(t, case.score, case.target, parts, run_length=run_length)
+    other = chain(t, case.score, case.target, [rng.permutation(part) for part in parts], run_length=run_length)
     check_same(one, other, tolerance=1e-12)
+
+
+def test_what_is_staked_does_not_depend_on_how_many_looks_there_were():
+    for max_risk in RISKS:
+        t = by_hand(max_risk=max_risk)
+        for run_length in (None, 100_000):
+            # Rows that change no stake: all are as bad as promised.
+            loss = np.full(600, max_risk)
+            whole = replace(t, what="loss").check(np.zeros(600), loss, run_length=run_length)
+            found = None
+            for part in np.split(np.arange(600), [1, 2, 50, 300]):
+                options = {"previous": found, "run_length": run_length}
+                found = replace(t, what="loss").check(np.zeros(len(part)), loss[part], **options)
+            np.testing.assert_allclose(found.log_wealth, whole.log_wealth, rtol=1e-9, atol=1e-9)
+            staked = sum(math.exp(x) for x in found.log_wealth)
+            assert staked == pytest.approx(1 - saved(max_risk, 600) if run_length is None else 1 + 600 * 19 / 100_000)
+
+
+def test_a_call_on_all_rows_is_one_look_and_does_not_see_that_the_last_were_worse():
+    t, error = by_hand(max_risk=0.05), np.concatenate([np.arange(5000) % 40 == 0, np.arange(300) % 5 == 0])
+    assert t.check(np.zeros(5300), error).holds
+    assert not chain(t, np.zeros(5300), error, np.split(np.arange(5300), np.arange(50, 5300, 50))).holds
 
 
 def test_a_first_empty_batch_is_a_look_at_nothing():
@@ -281,7 +361,8 @@ def test_batches_of_one_row_are_enough():
     found = None
     for k, wrong in enumerate(error):
         found = t.check([0.1], [wrong], previous=found)
-        assert found.e_value == pytest.approx(e_by_definition(error[: k + 1], 0.2), rel=1e-12)
+        expected = evidence([[x] for x in error[: k + 1]], 0.2)[-1]
+        assert found.e_value == pytest.approx(expected, rel=1e-12)
     assert (found.n, found.looks, found.errors_accepted) == (6, 6, 3)
 
 
@@ -386,7 +467,7 @@ def test_alarm_comes_when_the_e_value_reaches_one_over_delta_and_tells_the_rows_
     for k in range(len(error)):
         # Rejected rows count as seen.
         found = t.check([0.1, 0.9], [error[k], 1], previous=found)
-        alarms.append(e_by_definition(error[: k + 1], 0.2) >= 10)
+        alarms.append(evidence([[x] for x in error[: k + 1]], 0.2)[-1] >= 10)
         assert found.holds == (not any(alarms))
         assert found.alarm_after == (2 * (alarms.index(True) + 1) if any(alarms) else None)
     assert any(alarms)
@@ -407,6 +488,26 @@ def test_alarm_after_is_the_end_of_the_batch_that_raised_it():
     assert chain(t, np.zeros(12), error, parts[:1]).holds
     assert chain(t, np.zeros(12), error, parts).alarm_after == 9
     assert t.check(np.zeros(12), error).alarm_after == 12
+
+
+def test_a_look_at_many_good_rows_raises_no_alarm_between_false_ones():
+    t, found = by_hand(max_risk=0.05), None
+    for n in [100_000, 1, 0, 1, 20_000, 1, 1]:
+        found = t.check(np.zeros(n), np.zeros(n), previous=found, run_length=1000)
+        assert found.holds
+        assert found.e_value <= 1
+
+
+def test_a_rise_after_a_good_time_is_noticed_sooner_between_false_alarms_than_in_a_lifetime():
+    t, error = by_hand(max_risk=0.05), np.concatenate([np.zeros(3000), np.arange(2000) % 5 == 4])
+    parts = np.split(np.arange(5000), np.arange(5, 5000, 5))
+    lifetime, short, shorter = (
+        chain(t, np.zeros(5000), error, parts, run_length=length).alarm_after for length in (None, 10_000, 500)
+    )
+    assert 3000 < shorter < short < lifetime < 3150
+    # What was all at stake from the start is lost: the wealth of a monitor that saves nothing.
+    lost = 1 / np.exp(bounds.rise_log_e(error[:lifetime], 0.05)).max()
+    assert lost > 20
 
 
 def test_level_is_that_of_the_threshold_unless_given():
@@ -453,6 +554,77 @@ def test_tied_rows_at_the_threshold_are_accepted():
     assert (found.n_accepted, found.errors_accepted) == (3, 2)
 
 
+# ---- how long it takes -------------------------------------------------------------------------------------------
+
+
+def rows_until_the_alarm(max_risk, factor, after, run_length, runs=1500):
+    """Mean and standard error over runs, row by row, after so many right rows; by the definition of the recursion."""
+    up, down = (np.array([1 + stake * (x - max_risk) for stake in stakes(max_risk)]) for x in (1, 0))
+    share, rng, units = np.array(shares(max_risk)), np.random.default_rng(5), 0
+    wealth = np.tile(share * (0.7 if run_length is None else 1), (runs, 1))
+    waited, left = [], runs
+    while left:
+        bad = units >= after
+        wealth *= np.where(rng.random((left, 1)) < factor * max_risk, up, down) if bad else down
+        alarm = wealth.sum(axis=1) + (saved(max_risk, units) if run_length is None else 0) >= 20
+        wealth += share * (19 / run_length if run_length else saved(max_risk, units) - saved(max_risk, units + 1))
+        units += 1
+        waited += [units - after] * int(alarm.sum())
+        wealth = wealth[~alarm]
+        left = len(wealth)
+    return np.mean(waited), np.std(waited) / math.sqrt(runs)
+
+
+def test_expected_delay_is_that_of_a_simulation_row_by_row():
+    for max_risk, factor, after, run_length in [
+        (0.05, 4, 0, None),
+        (0.05, 4, 1000, None),
+        (0.05, 4, 1000, 1000),
+        (0.2, 2, 0, None),
+        (0.2, 2, 1000, None),
+        (0.2, 2, 1000, 1000),
+        (0.2, 1.5, 100, 10_000),
+        (0.5, 2, 1000, None),
+    ]:
+        mean, se = rows_until_the_alarm(max_risk, factor, after, run_length)
+        found = expected_delay(max_risk, factor=factor, after=after, run_length=run_length)
+        assert found == pytest.approx(mean, abs=0.05 * mean + 3 * se)
+
+
+def test_expected_delay_grows_with_what_came_before_and_with_what_is_asked():
+    delays = [expected_delay(0.05, after=n) for n in (0, 500, 5000, 50_000, 10**9)]
+    assert all(a < b for a, b in pairwise(delays))
+    assert all(a > b for a, b in pairwise(expected_delay(0.05, factor=f) for f in (1.5, 2, 4, 20)))
+    assert expected_delay(0.05, 0.9) < expected_delay(0.05, 0.99)
+    assert expected_delay(0.05, run_length=1000) < expected_delay(0.05, run_length=100_000) < expected_delay(0.05)
+
+
+def test_expected_delay_refuses_what_cannot_be():
+    for bad in [1, 1.01, 20.5, "2", True, math.nan, None]:
+        with pytest.raises(InputError, match=r"`factor` is .* from 1\.1 to 20"):
+            expected_delay(0.05, factor=bad)
+    for options, word in [({"after": -1}, "after"), ({"run_length": 0}, "run_length"), ({"level": 95}, "level")]:
+        with pytest.raises(InputError, match=word):
+            expected_delay(0.05, **options)
+    with pytest.raises(InputError, match="max_risk"):
+        expected_delay(5)
+
+
+def test_a_threshold_says_how_soon_a_doubled_risk_is_noticed():
+    t = by_hand(max_risk=0.05)
+    assert t.expected_delay() == expected_delay(0.05) == pytest.approx(616, rel=0.01)
+    assert t.expected_delay(4, level=0.9, after=0) == expected_delay(0.05, 0.9, factor=4, after=0)
+    assert str(t).endswith(
+        "if the risk rises to 10%, check notices after about 620 labelled accepted rows, even after 10,000 good ones"
+    )
+    assert "labelled rows," in str(by_hand(method="rcps"))
+    assert "labelled accepted clusters," in str(clustered(cluster_method="subsample"))
+    assert "if the mean loss rises to 0.2, " in str(by_hand(what="loss"))
+    for silent in [clustered(cluster_method="t"), replace(t, feasible=False, value=-math.inf), by_hand(max_risk=0.6)]:
+        assert "notices" not in str(silent)
+    assert math.isnan(clustered(cluster_method="t").expected_delay())
+
+
 # ---- what the next look needs ---------------------------------------------------------------------------------
 
 
@@ -476,6 +648,28 @@ def test_a_check_with_another_largest_cluster_is_refused():
     with pytest.raises(InputError, match="largest_cluster"):
         t.check([0.1], [0], clusters=["q"], largest_cluster=5, previous=before)
     assert t.check([0.1], [0], clusters=["q"], largest_cluster=4, previous=before).looks == 2
+
+
+def test_a_check_of_the_other_mode_or_run_length_is_refused():
+    t = by_hand()
+    said = {None: "without run_length", 100: "with run_length = 100", 200: "with run_length = 200"}
+    for first, then in [(None, 100), (100, None), (100, 200)]:
+        with pytest.raises(InputError, match=f"was made {said[first]}, this look {said[then]}"):
+            t.check([0.1], [0], run_length=then, previous=t.check([0.1], [0], run_length=first))
+    assert t.check([0.1], [0], run_length=100, previous=t.check([0.1], [0], run_length=100)).looks == 2
+
+
+def test_the_check_of_an_earlier_uqeval_is_refused_with_what_to_do():
+    data = json.loads(by_hand().check([0.1, 0.2], [1, 0]).to_json())
+    del data["run_length"], data["units"]
+    with pytest.raises(InputError, match=r"earlier uqeval.*Start a new one; an alarm that the old one raised stands"):
+        Check.from_json(json.dumps(data | {"log_wealth": [0.0] * 12}))
+
+
+def test_a_run_length_that_is_no_count_is_refused():
+    for bad in [0, -1, "3", 3.0, True]:
+        with pytest.raises(InputError, match="`run_length` must be an int"):
+            by_hand().check([0.1], [1], run_length=bad)
 
 
 def test_what_is_not_a_check_is_refused_as_previous():
@@ -542,6 +736,9 @@ def test_json_with_a_broken_field_is_refused():
         {"holds": "yes"},
         {"holds": None},
         {"n": "3"},
+        {"units": -1},
+        {"run_length": 0},
+        {"run_length": 1e4},
         {"n": 1.5},
         {"level": 95},
         {"max_risk": None},
@@ -662,20 +859,6 @@ def test_expected_e_value_of_clusters_with_one_vote_each_is_one_where_large_clus
     large = t.check([0.1] * 5, [1, 0, 0, 0, 0], clusters=["p"] * 5).e_value
     assert small < 1 < large
     assert (small + large) / 2 == pytest.approx(1.0, rel=1e-12)
-
-
-@settings(max_examples=30)
-@given(seeds, st.integers(1, 15), st.sampled_from(RISKS), st.integers(1, 6), st.sampled_from(["fst", "crc"]))
-def test_batches_of_clusters_with_one_vote_each_give_the_evidence_of_one_call(seed, count, max_risk, pieces, method):
-    rng = np.random.default_rng(seed)
-    clusters = rng.permutation(np.repeat(np.arange(count), rng.integers(1, 5, count)))
-    score, error = rng.random(len(clusters)), rng.integers(0, 2, len(clusters))
-    t = clustered(max_risk, method=method, cluster_method="subsample")
-    parts = [np.flatnonzero(np.isin(clusters, part)) for part in cut(rng, count, pieces)]
-    parts = [rng.permutation(part) for part in parts if len(part)]
-    found, whole = chain(t, score, error, parts, clusters), t.check(score, error, clusters=clusters)
-    np.testing.assert_allclose(found.log_wealth, whole.log_wealth, rtol=1e-9, atol=1e-9)
-    assert (found.n, found.n_accepted, found.errors_accepted) == (whole.n, whole.n_accepted, whole.errors_accepted)
 
 
 def uneven_rows(rng, count, rise=1.0):
@@ -822,3 +1005,8 @@ def test_text_says_what_was_seen():
     assert "no longer holds" in str(bad)
     assert good._repr_html_() == f"<p>{str(good).replace('<', '&lt;')}</p>"
     assert "–" in str(by_hand().check([0.9], [0]))
+    assert "95% confidence" in str(bad)
+    for t, g, unit in [(by_hand(), None, "rows"), (clustered(largest=1), np.arange(20), "clusters")]:
+        bad = t.check(np.zeros(20), np.ones(20), clusters=g, run_length=1000)
+        assert f"(one false alarm in 1,000 {unit})" in str(bad)
+        assert "evidence" in str(bad)

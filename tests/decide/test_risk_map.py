@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from scipy.optimize import brentq
 from scipy.stats import beta as beta_law
 from scipy.stats import binom, binomtest, t
 
@@ -19,7 +20,7 @@ from strategies import FINITE_SCORES, make_probs, make_scores, rows, seeds
 from uqeval import InputError, Predictions, UQWarning, metrics, truth
 from uqeval._result import strict
 from uqeval.decide import Psi, RiskMap, risk_map
-from uqeval.decide.bounds import effective_rows, moments
+from uqeval.decide.bounds import cluster_p, effective_rows, moments
 
 COLUMNS = ("threshold", "coverage", "risk", "low", "high", "band_low", "band_high", "accepted", "bad")
 errors = partial(rows, weighted=False, kinds=FINITE_SCORES, most=80)
@@ -447,8 +448,44 @@ def test_band_of_clusters_joins_a_logit_t_interval_and_one_at_effective_rows(see
             )
             lower = 1 / (1 + math.exp(-min(700, max(-700, centre - half))))
             upper = 1 / (1 + math.exp(-min(700, max(-700, centre + half))))
-            assert low == pytest.approx(min(lower, ends[0]), rel=1e-6, abs=1e-12)
-            assert high == pytest.approx(max(upper, ends[1]), rel=1e-6)
+            largest = float(np.bincount(clusters).max())
+            tested = [not_ruled_out(part, rows, largest, share / 2) for part in (total, rows - total)]
+            assert low == pytest.approx(min(lower, ends[0], 1 - tested[1]), rel=1e-5, abs=1e-9)
+            assert high == pytest.approx(max(upper, ends[1], tested[0]), rel=1e-5)
+
+
+def not_ruled_out(total, rows, largest, alpha):
+    """The largest risk with a p-value above alpha."""
+
+    def excess(risk):
+        return float(cluster_p(moments(total, rows), risk, largest=largest)[0]) - alpha
+
+    top = 1 - 1e-12
+    return 1.0 if excess(top) > 0 else brentq(excess, total.sum() / rows.sum(), top, xtol=1e-13)
+
+
+def test_the_safe_end_is_safe_where_wrong_clusters_are_the_large_ones():
+    # Wrong patients have 20 rows, right ones one; 5.01% of the rows are wrong at every threshold.
+    rng, safe = np.random.default_rng(7), []
+    for _ in range(40):
+        wrong = rng.random(1000) < 0.0501 / (20 * 0.9499 + 0.0501)
+        patients = np.repeat(np.arange(1000), np.where(wrong, 20, 1))
+        found = risk_map(rng.random(1000)[patients], wrong[patients], clusters=patients, largest_cluster=20)
+        safe.append(found.psi(0.05).low == -math.inf)
+    assert np.mean(safe) >= 0.9
+
+
+def test_a_larger_cluster_that_may_come_widens_the_band():
+    rng = np.random.default_rng(8)
+    score, patients = rng.random(900), np.arange(900) // 3
+    error = rng.random(900) < 0.1 * score
+    seen, more = (risk_map(score, error, clusters=patients, largest_cluster=most) for most in (None, 60))
+    assert (more.band_high >= seen.band_high).all()
+    assert more.band_high[-1] > seen.band_high[-1] + 0.01
+    with pytest.raises(InputError, match="`largest_cluster` must be an int ≥ 3, the largest here"):
+        risk_map(score, error, clusters=patients, largest_cluster=2)
+    with pytest.raises(InputError, match="`largest_cluster` needs `clusters`"):
+        risk_map(score, error, largest_cluster=2)
 
 
 def test_band_of_singleton_clusters_is_close_to_that_of_rows():

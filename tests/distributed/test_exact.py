@@ -386,3 +386,14 @@ def test_scores_and_model_metrics_from_probabilities_equal_those_in_memory():
     memory = uqeval.evaluate(uqeval.Predictions.from_frame(table, cluster="patient"), metrics=names, scores="margin")
     found = run_plan(ListEngine(cut(table, [1, 2, 700])), request(scores="margin", bins=5, cluster="patient"))
     assert_same(memory, found)
+
+
+def test_the_lower_end_of_the_ece_with_clusters_is_the_one_in_memory():
+    for sharpen in (1.0, 2.5):
+        table = predictions(2, 900, sharpen).append_column("patient", pa.array(np.arange(900) // 4))
+        frame = uqeval.Predictions.from_frame(table, cluster="patient")
+        memory = uqeval.evaluate(frame, metrics=["ece", "uq_auc"], scores="entropy")
+        asked = request(scores="entropy", metrics=["ece", "uq_auc"], bins=4, cluster="patient")
+        found = run_plan(ListEngine(cut(table, [300])), asked)
+        assert_same(memory, found)
+        assert (found["ece"].low > 0) == (sharpen > 1)

@@ -186,3 +186,41 @@ def test_ten_thousand_groups_cost_at_most_three_times_one_group_of_all(tmp_path)
             break
     print(f"one group {best['one']:.2f} s, 10,000 groups {best['many']:.2f} s")
     assert best["many"] <= 3 * best["one"]
+
+
+# ---- are the groups alike? --------------------------------------------------------------------------------------
+
+
+def test_groups_with_fewer_than_two_errors_take_no_part_in_the_test_across_groups_and_are_counted():
+    rng = np.random.default_rng(0)
+    groups = np.repeat(np.arange(5), 60)
+    error = rng.random(300) < 0.3
+    error[groups == 1] = np.arange(60) == 7
+    score = rng.normal(size=300) + error
+    found = quiet(score=score, error=error, groups=groups)
+    by_metric = {test.metric: test for test in found.heterogeneity}
+    assert (by_metric["uq_auc"].df, by_metric["uq_auc"].left_out) == (3, 1)
+    assert (by_metric["accuracy"].df, by_metric["accuracy"].left_out) == (4, 0)
+    assert "test across groups: up to 1 of 5 groups left out (fewer than 2 errors, or no spread)" in found.warnings
+    without = quiet(score=score[groups != 1], error=error[groups != 1], groups=groups[groups != 1])
+    assert {t.metric: t.p for t in without.heterogeneity}["uq_auc"] == pytest.approx(by_metric["uq_auc"].p, rel=1e-12)
+    assert not any("test across" in note for note in without.warnings)
+
+
+@pytest.mark.slow
+def test_the_test_across_groups_keeps_its_level_and_finds_what_differs():
+    # 10 groups of 200 rows, 10% errors. Exponential scores of AUC .95 were rejected in 41% without a made-up error.
+    rng, reps = np.random.default_rng(1), 400
+    groups = np.repeat(np.arange(10), 200)
+
+    def rejected(odds):
+        error = rng.random(2000) < 0.1
+        score = rng.exponential(size=2000) * np.where(error, np.resize(odds, 10)[groups], 1.0)
+        found = quiet(score=score, error=error, groups=groups, metrics=["uq_auc", "aurc", "accuracy"])
+        return [test.p <= 0.05 for test in found.heterogeneity]
+
+    for odds in ([4.0], [19.0]):
+        with noted(odds=odds):
+            shares = np.mean([rejected(odds) for _ in range(reps)], axis=0)
+            assert (shares <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / reps)).all(), shares
+    assert np.mean([rejected([7 / 3, 9.0]) for _ in range(100)], axis=0)[0] > 0.9  # AUC .7 and .9

@@ -7,6 +7,7 @@ import math
 import warnings
 
 import numpy as np
+from scipy import stats
 
 from uqeval import UQWarning
 from uqeval.inference import Estimate, estimate
@@ -111,6 +112,98 @@ def delong(s, v):
     a, b = of_right.var(ddof=1) / len(right), of_wrong.var(ddof=1) / len(wrong)
     df = (a + b) ** 2 / (a**2 / (len(right) - 1) + b**2 / (len(wrong) - 1)) if a + b > 0 else math.nan
     return credit.mean(), a, b, df
+
+
+def hull(*intervals):
+    """What covers all."""
+    return min(low for low, _ in intervals), max(high for _, high in intervals)
+
+
+def beside(value, se, share, units, place):
+    """Mean and variance of the rows and a made-up unit of that share of their weight, ranked at that place."""
+    mean = (value + share * place) / (1 + share)
+    variance = (0.0 if math.isnan(se) else se**2) + (value - mean) ** 2 / units + (share * (place - mean)) ** 2
+    return mean, variance / (1 + share) ** 2
+
+
+def beta_quantile(mean, variance, tail):
+    size = mean * (1 - mean) / variance - 1
+    return stats.beta.ppf(tail, mean * size, (1 - mean) * size) if size > 0 else round(tail)
+
+
+def unit_weights(x, g):
+    return x if g is None else np.array([x[g == k].sum() for k in np.unique(g)])
+
+
+def heavy(x):
+    return (x**3).sum() / (x**2).sum()
+
+
+def unseen_places(s, w):
+    """Weighted mid-ranks below and above which rows hold a quarter of the squared weights, or the quarters."""
+    if w is None:
+        return 0.25, 0.75
+    rank = np.array([w[s < x].sum() + w[s == x].sum() / 2 for x in s]) / w.sum()
+    low = min(r for x, r in zip(s, rank, strict=True) if (w**2)[s <= x].sum() >= (w**2).sum() / 4)
+    high = min(r for x, r in zip(s, rank, strict=True) if (w**2)[s <= x].sum() >= 3 * (w**2).sum() / 4)
+    return min(0.25, low), max(0.75, high)
+
+
+def unseen_error(value, se, s, v, w=None, g=None):
+    """Ends of UQ-AUC with half a heavy wrong (or right) unit beside the rows."""
+    ones = ones_like(w, len(s))
+    wrong, right = unit_weights(ones * v, g), unit_weights(ones * (1 - v), g)
+    share = max(max(heavy(side), heavy(ones)) / 2 / side.sum() for side in (wrong, right))
+    units = max(1.0, kish(wrong))
+    low, high = unseen_places(s, w)
+    return (
+        beta_quantile(*beside(value, se, share, units, low), 0.025),
+        beta_quantile(*beside(value, se, share, units, high), 0.975),
+    )
+
+
+def unseen_row(value, se, n, w=None, g=None):
+    """Ends of UQ-C-index with three quarters of a heavy unit beside the rows."""
+    units = unit_weights(ones_like(w, n), g)
+    share = 0.75 * heavy(units) / units.sum()
+    return tuple(
+        beta_quantile(*beside(value, se, share, kish(units), place), tail)
+        for place, tail in ((0.25, 0.025), (0.75, 0.975))
+    )
+
+
+CAPS = {"aurc": 1.0, "e_aurc": 1.0, "augrc": 0.5, "h_auc": 0.25, "naurc": math.inf}
+
+
+def unseen_wrong(name, value, se, s, v, w=None, g=None, per=1.0):
+    """Gamma interval of an area with three quarters of a heavy wrong unit beside the rows (of H-AUC a whole one)."""
+    ones = ones_like(w, len(s))
+    wrong = unit_weights(ones * v, g)
+    place = unseen_places(s, w)[0]
+    one = {"h_auc": 1.0, "augrc": 0.75 * (1 - place)}.get(name, -0.75 * math.log(place)) / per
+    adds = max(heavy(wrong) if wrong.sum() else 0.0, heavy(ones)) / ones.sum() * one
+    number = kish(wrong) if wrong.sum() else 0.0
+    inflate = 1.0 if g is None else min(3.0, number / (number - 1)) if number > 1 else 3.0
+    return gamma_ends(value, inflate * (value**2 if math.isnan(se) else se**2), adds, CAPS[name])
+
+
+def gamma_ends(value, variance, adds, cap):
+    """Fay & Feuer (1997)."""
+    up, up2 = value + adds, variance + adds**2
+    low = stats.gamma.ppf(0.025, value**2 / variance, scale=variance / value) if value > 0 and variance > 0 else 0.0
+    return low, min(cap, stats.gamma.ppf(0.975, up**2 / up2, scale=up2 / up))
+
+
+def unseen_unit(accuracy, se, v, w=None, g=None):
+    """Ends of the accuracy with one more unit, all wrong or all right."""
+    ones = ones_like(w, len(v))
+    units = unit_weights(ones, g)
+    ends = []
+    for place, side, tail in ((0.0, v, 0.025), (1.0, 1 - v, 0.975)):
+        part = unit_weights(ones * side, g)
+        size = max((x**2).sum() / x.sum() for x in (units, part) if x.sum() > 0)
+        ends.append(beta_quantile(*beside(accuracy, se, size / ones.sum(), kish(units), place), tail))
+    return tuple(ends)
 
 
 def numeric_influence(metric, s, v, w, step=1e-4):

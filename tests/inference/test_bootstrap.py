@@ -358,9 +358,9 @@ def test_standard_error_agrees_with_the_default(metric, clustered):
     assert drawn.value == default.value
     assert drawn.se == pytest.approx(default.se, rel=0.15)
     assert drawn.low <= drawn.high
-    if not metric.startswith("ece"):
-        assert drawn.low == pytest.approx(default.low, abs=0.6 * default.se)
-        assert drawn.high == pytest.approx(default.high, abs=0.6 * default.se)
+    if not metric.startswith("ece"):  # the default is wider: it leaves room for an error that was not seen
+        assert -0.6 < (drawn.low - default.low) / default.se < 1.2
+        assert -0.6 < (default.high - drawn.high) / default.se < 1.2
 
 
 def test_estimate_reports_percentiles_and_the_undefined_resamples():

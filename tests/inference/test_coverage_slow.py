@@ -1,7 +1,7 @@
-"""Do the default 95% intervals hold as often as an earlier simulation found? Fixed seeds, exact true values.
+"""Do the default 95% intervals hold, and are they no wider than they must be? Fixed seeds, exact true values.
 
-The earlier one was written apart from the package. Its numbers are simulated too, so the tolerance is three standard
-errors of the difference.
+The whole grid is `make validate`; these are cells of it and of an earlier simulation that was written apart from the
+package, whose numbers are simulated too: the tolerance is three standard errors of the difference.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ import numpy as np
 import pytest
 from inference_reference import estimates, quiet
 from scipy import integrate, optimize, stats
-from scipy.special import ndtr, ndtri
+from scipy.special import expit, logit, ndtr, ndtri
 
 from cases import each, noted
+from validation.grid import Cell
+from validation.run import simulate as simulate_cell
 
 pytestmark = pytest.mark.slow
 
@@ -129,15 +131,14 @@ def slack(rate, reps, known_reps):
     return 3 * math.sqrt(rate * (1 - rate) * (1 / reps + 1 / known_reps))
 
 
-def bounds(data, metric, acc, n, reps):
+def least(data, metric, acc, n, reps):
+    """What was known, or 0.95 where that is less; intervals have become wider since."""
     known = KNOWN_COVERAGE[data, metric]
-    low, high = known if isinstance(known, tuple) else (known[acc][(50, 200, 1000).index(n)],) * 2
-    if data == "ties":  # it is not known how coarse its tied scores were: anything from its number to 0.95 will do
-        low, high = min(low, 0.95), max(high, 0.95)
+    low = min(0.95, known[0] if isinstance(known, tuple) else known[acc][(50, 200, 1000).index(n)])
     known_reps = 2000 if data == "gamma" else KNOWN_REPS[n]
     if metric == "uq_auc" and (acc, n) == (0.99, 50):
         known_reps *= 0.395  # samples with an error at all
-    return low - slack(low, reps, known_reps), high + slack(high, reps, known_reps)
+    return low - slack(low, reps, known_reps)
 
 
 def simulate(data, acc, n, reps, seed):
@@ -163,13 +164,13 @@ def simulate(data, acc, n, reps, seed):
 @pytest.mark.parametrize("data", ["binormal", "ties", "gamma"])  # minutes: may run side by side
 @each("n", [50, 200, 1000])
 @each("acc", [0.6, 0.9, 0.99])
-def test_default_intervals_hold_as_often_as_known(data, acc, n):
+def test_default_intervals_hold_at_least_as_often_as_known(data, acc, n):
     found = simulate(data, acc, n, REPS[n], seed=round(1000 * acc) + n)
     wrong = {}
     for name, (share, count, _) in found.items():
-        low, high = bounds(data, name, acc, n, count)
-        if not low <= share <= high:
-            wrong[name] = f"{share:.4f} of {count}, expected {low:.4f} to {high:.4f}"
+        low = least(data, name, acc, n, count)
+        if share < low:
+            wrong[name] = f"{share:.4f} of {count}, expected {low:.4f} or more"
         if n * (1 - acc) >= 50 and n >= 1000 and share < 0.93:
             wrong[name] = f"{share:.4f} with {n * (1 - acc):.0f} errors"
     print(data, acc, n, {name: (round(float(x[0]), 4), x[1]) for name, x in found.items()})
@@ -190,7 +191,7 @@ def test_default_intervals_hold_at_ten_thousand_rows(data, acc):
 def test_uq_auc_intervals_are_as_wide_as_known(acc, width):
     scores, errors, _ = draw("binormal", acc, (800, 1000), np.random.default_rng(7))
     found = [(r.high - r.low) for r in (quiet("uq_auc", s, v) for s, v in zip(scores, errors, strict=True))]
-    assert np.nanmean(found) == pytest.approx(width, rel=0.06)  # a check of size: few errors make widths vary
+    assert 0.94 * width < np.nanmean(found) < 1.15 * width  # the unseen error takes 15% at most
 
 
 # ---- clusters ---------------------------------------------------------------------------------------------------
@@ -214,9 +215,8 @@ def draw_clusters(acc, G, rng, icc=0.5):
     return z + law("binormal")[1].mean() * v, v, gap, g
 
 
-# Range over its cells with clusters; AURC and AUGRC (influence sandwich) were not simulated there for clusters.
-CLUSTERED = {"uq_auc": (0.932, 0.965), "uq_c_index": (0.920, 0.965)}
-NAIVE = {"uq_auc": 0.90, "uq_c_index": 0.935, "aurc": 0.90}
+CLUSTERED = dict.fromkeys(("uq_auc", "uq_c_index", "aurc", "augrc"), 0.94)
+NAIVE = {"uq_auc": 0.92, "uq_c_index": 0.935, "aurc": 0.90}  # what holds for independent rows alone
 
 
 @each("G", [20, 50, 200])
@@ -235,12 +235,12 @@ def test_cluster_intervals_hold_where_naive_ones_do_not(acc, G):
                     held[name, way].append(result.low <= values[name] <= result.high)
     share = {key: float(np.mean(found)) for key, found in held.items()}
     print(acc, G, share)
-    for name, (low, high) in CLUSTERED.items():
+    for name, low in CLUSTERED.items():
         count = len(held[name, "cluster"])
-        assert low - slack(low, count, 2000) <= share[name, "cluster"] <= high + slack(high, count, 2000), name
+        assert share[name, "cluster"] >= low - slack(low, count, 2000), name
     for name, most in NAIVE.items():
-        if name == "aurc" and (1 - acc) * 5 * G < 25:
-            continue  # few errors: the gamma interval is conservative enough to hide the clusters
+        if (1 - acc) * 5 * G < 25:
+            continue  # few errors: the intervals leave so much room for an unseen one that it hides the clusters
         assert share[name, "naive"] < most, name
         assert share[name, "naive"] < share[name, "cluster"] - 0.02, name
     if G == 200:
@@ -256,8 +256,8 @@ def test_cluster_intervals_of_independent_rows_hold_like_naive_ones():
         for way, clusters in (("cluster", g), ("naive", None)):
             result = quiet("uq_auc", s, v, clusters=clusters)
             held[way].append(result.low <= 0.8 <= result.high)
-    assert np.mean(held["cluster"]) == pytest.approx(np.mean(held["naive"]), abs=0.02)
-    assert np.mean(held["cluster"]) == pytest.approx(0.95, abs=0.02)
+    assert np.mean(held["cluster"]) == pytest.approx(np.mean(held["naive"]), abs=0.03)
+    assert min(np.mean(held["cluster"]), np.mean(held["naive"])) > 0.93
 
 
 # ---- weights ----------------------------------------------------------------------------------------------------
@@ -271,29 +271,39 @@ def draw_oversampled(acc, n, rng):
     return s[keep], v[keep], d[keep], 10 ** (1 - u[keep])
 
 
-WEIGHTED_AUC = {0.6: {100: 0.940, 200: 0.945, 1000: 0.949}, 0.9: {100: 0.894, 200: 0.894, 1000: 0.921}}
-
-
 @each("n", [100, 200, 1000])
 @each("acc", [0.6, 0.9])
-def test_weighted_intervals_hold_as_often_as_known(acc, n):
+def test_weighted_intervals_hold(acc, n):
     rng = np.random.default_rng(n)
     reps = 2000 if n < 1000 else 1000
     values = truth("binormal", acc)
-    held = {name: [] for name in ("uq_auc", "uq_c_index", "ignored")}
+    held = {name: [] for name in ("uq_auc", "uq_c_index", "aurc", "augrc", "ignored")}
     for _ in range(reps):
         s, v, d, w = draw_oversampled(acc, n, rng)
-        for name, target, weights in (("uq_auc", v, w), ("uq_c_index", d, w), ("ignored", v, None)):
-            result = quiet(name if name != "ignored" else "uq_auc", s, target, weights=weights)
+        found = estimates(("uq_auc", "aurc", "augrc"), s, v, weights=w) | estimates(("uq_c_index",), s, d, weights=w)
+        found["ignored"] = quiet("uq_auc", s, v)
+        for name, result in found.items():
             if not math.isnan(result.low):
-                held[name].append(result.low <= values[name if name != "ignored" else "uq_auc"] <= result.high)
+                held[name].append(result.low <= values["uq_auc" if name == "ignored" else name] <= result.high)
     share = {name: float(np.mean(found)) for name, found in held.items()}
     print(acc, n, share)
-    expected = WEIGHTED_AUC[acc][n]
-    assert share["uq_auc"] == pytest.approx(expected, abs=slack(expected, reps, 2000))
-    assert 0.945 - slack(0.945, reps, 2000) <= share["uq_c_index"] <= 0.949 + slack(0.949, reps, 2000)
+    for name in ("uq_auc", "uq_c_index", "aurc", "augrc"):
+        assert share[name] >= 0.94 - slack(0.94, reps, math.inf), name
     if n == 1000:
         assert share["ignored"] < 0.9
+
+
+# ---- few errors and a good score, few rows that rank at random --------------------------------------------------
+
+
+@pytest.mark.parametrize("law", ["exponential", "random rows"])
+def test_intervals_hold_where_a_good_score_meets_few_errors(law):
+    """AUC .98 with about 15, 30 and 100 errors, where DeLong's interval held in 63–91%, and that of AURC in 61%."""
+    for n, acc in ((500, 0.97), (1000, 0.97), (1000, 0.9)):
+        cell = Cell("ranking", law, "plain", acc, 0.98, n, "", 800)
+        for name, found in simulate_cell(cell)["outputs"].items():
+            known = found["reps"] - found["unknown"]
+            assert found["held"] / known >= 0.94 - slack(0.94, known, math.inf), (name, n, acc)
 
 
 # ---- accuracy of the surest share ---------------------------------------------------------------------------------
@@ -326,9 +336,9 @@ def selective_rows(data, acc, rng):
 
 
 def test_intervals_of_selective_accuracy_hold():
-    """In 95%, up to three standard errors of 1,500 samples (.017) and .01 for samples of 500 rows."""
+    """In 95%, less three standard errors of 1,500 samples (.017) and .01 for samples of 500 rows."""
     reps = 1500
-    low, high = (0.95 + sign * (3 * math.sqrt(0.95 * 0.05 / reps) + 0.01) for sign in (-1, 1))
+    low = 0.95 - 3 * math.sqrt(0.95 * 0.05 / reps) - 0.01
     for data, acc in product(["binormal", "ties", "gamma", "clusters", "weights"], [0.6, 0.9]):
         with noted(data=data, acc=acc):
             rng, truth_here, held = np.random.default_rng(round(100 * acc)), selective_truth(data, acc), 0
@@ -337,7 +347,7 @@ def test_intervals_of_selective_accuracy_hold():
                 result = quiet("selective_accuracy_90", s, v, **options)
                 held += result.low <= truth_here <= result.high
             print(data, acc, round(truth_here, 4), held / reps)
-            assert low <= held / reps <= high
+            assert held / reps >= low
 
 
 # ---- calibration, accuracy, out-of-distribution -----------------------------------------------------------------
@@ -369,6 +379,39 @@ def test_ece_intervals_hold_as_often_as_known(T, n):
         held.append(result.low <= value <= result.high)
     print(T, n, value, np.mean(held))
     assert 0.930 - slack(0.930, reps, 2000) <= np.mean(held) <= 0.964 + slack(0.964, reps, 2000)
+
+
+def patients(law, clusters, rng):
+    """Confidences, rights and clusters of a calibrated model."""
+    centre = rng.normal(3.2, 1.0, clusters)
+    if law == "informative":  # all rows of a patient are alike, and a wrong one has four times as many
+        chance = stats.logistic.cdf(centre)
+        right = rng.random(clusters) < chance
+        g = np.repeat(np.arange(clusters), np.where(right, 1, 4) * (1 + rng.poisson(1.0, clusters)))
+        return (chance / (chance + 4 * (1 - chance)))[g], right[g].astype(float), g
+    g = np.repeat(np.arange(clusters), 1 + rng.poisson(5, clusters))
+    c = stats.logistic.cdf(centre[g] + rng.normal(0, 0.7, len(g)))
+    common = math.sqrt(0.3) * rng.standard_normal(clusters)[g] + math.sqrt(0.7) * rng.standard_normal(len(g))
+    return c, (stats.norm.cdf(common) < c).astype(float), g
+
+
+@each("law", ["poisson", "informative"])
+def test_ece_intervals_with_clusters_hold_as_often_as_they_claim(law):
+    # Claimed: σ(2L) where the chance is σ(L). Measured with 1,000 samples each: .937 to .999.
+    rng = np.random.default_rng(3)
+    reps = 300
+    c, _, _ = patients(law, 200_000, rng)
+    claimed = expit(2 * logit(c))
+    index = np.ceil(claimed * 15)
+    value = sum(abs((c - claimed)[index == b].sum()) for b in np.unique(index)) / len(c)
+    for clusters, twice in product([10, 20, 50, 200], [False, True]):
+        held = []
+        for _ in range(reps):
+            c, a, g = patients(law, clusters, rng)
+            result = quiet("ece", expit(2 * logit(c)) if twice else c, a, clusters=g)
+            held.append(result.low <= (value if twice else 0.0) <= result.high)
+        print(law, clusters, twice, np.mean(held))
+        assert np.mean(held) >= 0.95 - slack(0.95, reps, 1000), (clusters, twice)
 
 
 @each("n", [2, 10, 50, 200])
@@ -407,4 +450,4 @@ def test_proper_score_intervals_hold(name):
         p = 1 / (1 + np.exp(-rng.normal(size=200)))
         result = quiet(name, np.stack([1 - p, p], axis=1), (rng.random(200) < p).astype(int))
         held.append(result.low <= value <= result.high)
-    assert np.mean(held) == pytest.approx(0.95, abs=0.017)
+    assert np.mean(held) > 0.95 - 0.017

@@ -17,7 +17,10 @@ from inference_reference import (
     aurc,
     c_index,
     delong,
+    gamma_ends,
     h_auc,
+    heavy,
+    hull,
     influence,
     jackknife_se,
     kish,
@@ -25,6 +28,11 @@ from inference_reference import (
     numeric_influence,
     quiet,
     tau_b,
+    unit_weights,
+    unseen_error,
+    unseen_row,
+    unseen_unit,
+    unseen_wrong,
     without_each,
 )
 from scipy import stats
@@ -165,7 +173,9 @@ def test_uq_auc_is_delong_and_uq_c_index_the_delete_one_jackknife():
             result = quiet("uq_auc", s, v)
             assert result.value == pytest.approx(value, rel=1e-13)
             assert result.se == pytest.approx(math.sqrt(a + b), rel=1e-12)
-            assert (result.low, result.high) == pytest.approx(logit_interval(value, math.sqrt(a + b), df), rel=1e-9)
+            se = math.sqrt(a + b)
+            expected = hull(logit_interval(value, se, df), unseen_error(value, se, s, v))
+            assert (result.low, result.high) == pytest.approx(expected, rel=1e-8)
             n0, n1 = (v == 0).sum(), (v == 1).sum()
             assert result.n_eff == pytest.approx(n0 * n1 / (n0 + n1))
             assert (result.n, result.n_errors) == (len(s), n1)
@@ -178,7 +188,8 @@ def test_uq_auc_is_delong_and_uq_c_index_the_delete_one_jackknife():
             se = jackknife_se(without_each(c_index, s, d))
             assert result.value == pytest.approx(c_index(s, d), rel=1e-13)
             assert result.se == pytest.approx(se, rel=1e-11)
-            assert (result.low, result.high) == pytest.approx(logit_interval(result.value, se, len(s) - 1), rel=1e-9)
+            expected = hull(logit_interval(result.value, se, len(s) - 1), unseen_row(result.value, se, len(s)))
+            assert (result.low, result.high) == pytest.approx(expected, rel=1e-8)
             pairs = (d[:, None] != d[None, :]).sum()
             assert result.n_eff == pytest.approx(pairs / (2 * len(s)))
 
@@ -206,10 +217,11 @@ def test_uq_auc_is_delong_on_heavily_tied_rows(rows):
     assert result.value == pytest.approx(value, abs=1e-14)
     assert result.se == pytest.approx(math.sqrt(a + b), abs=1e-12)
     if 0 < value < 1 and a + b > 1e-12:
-        assert (result.low, result.high) == pytest.approx(logit_interval(value, math.sqrt(a + b), df), abs=1e-9)
+        base = logit_interval(value, math.sqrt(a + b), df)
     else:
-        size = v.sum() * (len(v) - v.sum()) / len(v)
-        assert (result.low, result.high) == pytest.approx(wilson_interval(value, size), abs=1e-9)
+        base = wilson_interval(value, v.sum() * (len(v) - v.sum()) / len(v))
+    expected = hull(base, unseen_error(value, math.sqrt(a + b), s, v))
+    assert (result.low, result.high) == pytest.approx(expected, abs=1e-8)
 
 
 @settings(max_examples=60)
@@ -220,6 +232,16 @@ def test_uq_c_index_is_the_jackknife_on_heavily_tied_rows(rows):
     if len(set(s.tolist())) == 1 or np.isnan(left_out).any():
         return
     assert quiet("uq_c_index", s, d).se == pytest.approx(jackknife_se(left_out), abs=1e-12)
+
+
+def pairwise_interval(name, value, se, df, s, d, w, g=None):
+    """Logit scale joined with room for what was not seen; of tau-b on (1 + tau)/2."""
+    if name == "uq_auc":
+        return hull(logit_interval(value, se, df), unseen_error(value, se, s, d, w, g))
+    if PAIRWISE[name] is c_index:
+        return hull(logit_interval(value, se, df), unseen_row(value, se, len(s), w, g))
+    half = (value + 1) / 2, se / 2
+    return tuple(2 * np.array(hull(logit_interval(*half, df), unseen_row(*half, len(s), w, g))) - 1)
 
 
 def test_jackknife_equals_recomputation_without_each_row_or_cluster():
@@ -233,11 +255,8 @@ def test_jackknife_equals_recomputation_without_each_row_or_cluster():
             assert result.value == pytest.approx(metric(s, d, w), rel=1e-12)
             assert result.se == pytest.approx(se, rel=1e-10)
             df = min(kish(w[d == 1]), kish(w[d == 0])) - 1 if name == "uq_auc" else kish(w) - 1
-            if metric is c_index:
-                expected = logit_interval(result.value, se, df)
-            else:
-                expected = tuple(2 * np.array(logit_interval((result.value + 1) / 2, se / 2, df)) - 1)
-            assert (result.low, result.high) == pytest.approx(expected, rel=1e-8)
+            expected = pairwise_interval(name, result.value, se, df, s, d, w)
+            assert (result.low, result.high) == pytest.approx(expected, rel=1e-7)
 
     # Cluster jackknife equals recomputation without each cluster.
     for name, seed, weighted, ties in product(PAIRWISE, range(3), [False, True], [False, True]):
@@ -251,11 +270,8 @@ def test_jackknife_equals_recomputation_without_each_row_or_cluster():
             assert result.se == pytest.approx(se, rel=1e-10)
             G = len(np.unique(g))
             assert result.n_clusters == G
-            if metric is c_index:
-                expected = logit_interval(result.value, se, G - 1)
-            else:
-                expected = tuple(2 * np.array(logit_interval((result.value + 1) / 2, se / 2, G - 1)) - 1)
-            assert (result.low, result.high) == pytest.approx(expected, rel=1e-8)
+            expected = pairwise_interval(name, result.value, se, G - 1, s, d, w, g)
+            assert (result.low, result.high) == pytest.approx(expected, rel=1e-7)
 
 
 def test_kendall_and_somers_have_the_intervals_of_their_definitions():
@@ -268,8 +284,9 @@ def test_kendall_and_somers_have_the_intervals_of_their_definitions():
             assert result.value == pytest.approx(stats.kendalltau(s, d).statistic, rel=1e-12)
             assert result.se == pytest.approx(se, rel=1e-10)
             half = stats.t.ppf(0.975, 39) * se / (1 - result.value**2)
-            expected = np.tanh(np.arctanh(result.value) + np.array([-half, half]))
-            assert (result.low, result.high) == pytest.approx(tuple(expected), rel=1e-9)
+            room = 2 * np.array(unseen_row((result.value + 1) / 2, se / 2, 40)) - 1
+            expected = hull(np.tanh(np.arctanh(result.value) + np.array([-half, half])), room)
+            assert (result.low, result.high) == pytest.approx(expected, rel=1e-8)
 
     # Somers' D is twice the C-index minus one in every respect.
     for options in ["plain", "weights", "clusters"]:
@@ -303,10 +320,8 @@ def test_area_se_and_interval_come_from_brute_force_influence():
             assert result.value == pytest.approx(metric(s, v, w), rel=1e-12)
             assert result.se == pytest.approx(se, rel=1e-6)
             df = kish(w[v > 0]) - 1
-            if name == "h_auc":
-                expected = log_interval(result.value, se, df, cap=0.25)
-            else:
-                expected = logit_interval(result.value, se, df)
+            base = log_interval(result.value, se, df, 0.25) if name == "h_auc" else logit_interval(result.value, se, df)
+            expected = hull(base, unseen_wrong(name, result.value, se, s, v, w if weighted else None))
             assert (result.low, result.high) == pytest.approx(expected, rel=1e-5)
 
     # Clustered area SE is the sandwich of brute force influence.
@@ -320,11 +335,9 @@ def test_area_se_and_interval_come_from_brute_force_influence():
             se = math.sqrt(G / (G - 1) * (sums**2).sum())
             result = quiet(name, s, v, weights=w if weighted else None, clusters=g)
             assert result.se == pytest.approx(se, rel=1e-6)
-            interval = (
-                log_interval(result.value, se, G - 1, 0.25)
-                if name == "h_auc"
-                else logit_interval(result.value, se, G - 1)
-            )
+            df = G - 1
+            base = log_interval(result.value, se, df, 0.25) if name == "h_auc" else logit_interval(result.value, se, df)
+            interval = hull(base, unseen_wrong(name, result.value, se, s, v, w if weighted else None, g))
             assert (result.low, result.high) == pytest.approx(interval, rel=1e-5)
 
     # E-AURC and nAURC intervals are on the log scale.
@@ -332,7 +345,10 @@ def test_area_se_and_interval_come_from_brute_force_influence():
     n1 = v.sum()
     for name, cap in (("e_aurc", 1.0), ("naurc", math.inf)):
         result = quiet(name, s, v)
-        assert (result.low, result.high) == pytest.approx(log_interval(result.value, result.se, n1 - 1, cap), rel=1e-9)
+        per = 1.0 if name == "e_aurc" else quiet("e_aurc", s, v).value / result.value
+        room = unseen_wrong(name, result.value, result.se, s, v, per=per)
+        expected = hull(log_interval(result.value, result.se, n1 - 1, cap), room)
+        assert (result.low, result.high) == pytest.approx(expected, rel=1e-8)
 
     # Mirrored and doubled metrics carry their intervals along.
     for options in ["plain", "weights", "clusters"]:
@@ -402,7 +418,13 @@ def rows_of(name, data):
     return -np.log(probs[np.arange(len(labels)), labels])
 
 
-def test_proper_scores_have_the_plain_t_interval():
+def unseen_loss(name, mean, se, n, total, largest=1.0):
+    """Upper end of a Brier score or log-loss with three quarters of a row that is as wrong as can be."""
+    cost, cap = (2.0, 2.0) if name == "brier" else (math.log(n), math.inf)  # n: units
+    return gamma_ends(mean, se**2, 0.75 * largest * cost / total, cap)[1]
+
+
+def test_proper_scores_have_the_t_interval_with_room_for_an_unseen_error():
     for name in ["brier", "log_loss"]:
         with noted(name=name):
             data, w, g = arguments(name)
@@ -410,22 +432,25 @@ def test_proper_scores_have_the_plain_t_interval():
             n = len(rows)
             result = quiet(name, *data)
             assert result.se == pytest.approx(rows.std(ddof=1) / math.sqrt(n), rel=1e-12)
-            expected = stats.t.interval(0.95, n - 1, rows.mean(), result.se)
-            assert (result.low, result.high) == pytest.approx(expected, rel=1e-9)
+            low, high = stats.t.interval(0.95, n - 1, rows.mean(), result.se)
+            room = unseen_loss(name, rows.mean(), result.se, n, n)
+            assert (result.low, result.high) == pytest.approx((low, max(high, room)), rel=1e-8)
 
             mean = np.average(rows, weights=w)
             weighted = quiet(name, *data, weights=w)
             part = w * (rows - mean) / w.sum()
             assert weighted.se == pytest.approx(math.sqrt(n / (n - 1) * (part**2).sum()), rel=1e-12)
-            expected = stats.t.interval(0.95, kish(w) - 1, mean, weighted.se)
-            assert (weighted.low, weighted.high) == pytest.approx(expected, rel=1e-9)
+            low, high = stats.t.interval(0.95, kish(w) - 1, mean, weighted.se)
+            room = unseen_loss(name, mean, weighted.se, kish(w), w.sum(), heavy(w))
+            assert (weighted.low, weighted.high) == pytest.approx((low, max(high, room)), rel=1e-8)
 
             clustered = quiet(name, *data, weights=w, clusters=g)
             sums = np.array([part[g == k].sum() for k in np.unique(g)])
             G = len(sums)
             assert clustered.se == pytest.approx(math.sqrt(G / (G - 1) * (sums**2).sum()), rel=1e-12)
-            expected = stats.t.interval(0.95, G - 1, mean, clustered.se)
-            assert (clustered.low, clustered.high) == pytest.approx(expected, rel=1e-9)
+            low, high = stats.t.interval(0.95, G - 1, mean, clustered.se)
+            room = unseen_loss(name, mean, clustered.se, G, w.sum(), heavy(unit_weights(w, g)))
+            assert (clustered.low, clustered.high) == pytest.approx((low, max(high, room)), rel=1e-8)
 
     # Log-loss of an impossible label is infinite with no interval and says so.
     probs = np.array([[1.0, 0.0], [0.5, 0.5], [0.2, 0.8]])
@@ -443,11 +468,14 @@ def test_accuracy_has_the_exact_interval_of_its_sampling():
         result = quiet("accuracy", v)
         assert (result.value, result.low, result.high) == pytest.approx((1 - wrong / n, *exact), abs=1e-12)
 
-    # Accuracy of clusters is on the logit scale.
+    # Accuracy of clusters is on the logit scale, with room for one more cluster.
     (v,), w, g = arguments("accuracy", 3)
-    result = quiet("accuracy", v, weights=w, clusters=g)
-    G = len(np.unique(g))
-    assert (result.low, result.high) == pytest.approx(logit_interval(result.value, result.se, G - 1), rel=1e-9)
+    for weights, clusters in ((w, g), (None, g), (w, None)):
+        result = quiet("accuracy", v, weights=weights, clusters=clusters)
+        units = len(np.unique(g)) if clusters is not None else kish(w)
+        base = logit_interval(result.value, result.se, units - 1)
+        expected = hull(base, unseen_unit(result.value, result.se, v, weights, clusters))
+        assert (result.low, result.high) == pytest.approx(expected, rel=1e-8)
 
     # Accuracy of 0 or 1 has an informative interval.
     for error, options in product([0, 1], ["weights", "clusters"]):
@@ -503,8 +531,9 @@ def test_ece_interval_is_the_debiased_value_and_its_influence_se_and_zero_unless
             assert (result.value, other.value) == pytest.approx((plain, debiased), rel=1e-12)
             assert (result.se, other.se) == pytest.approx((se, se), rel=1e-12)
             z = stats.norm.ppf(0.975)
+            high = max(debiased + z * se, gamma_ends(debiased, se**2, 0.75 / 300, 1.0)[1])
             for found in (result, other):
-                assert (found.low, found.high) == pytest.approx((debiased - z * se, debiased + z * se), rel=1e-9)
+                assert (found.low, found.high) == pytest.approx((debiased - z * se, high), rel=1e-8)
 
     # ECE lower end is zero unless calibration is rejected.
     rng = np.random.default_rng(0)
@@ -514,6 +543,65 @@ def test_ece_interval_is_the_debiased_value_and_its_influence_se_and_zero_unless
         c = rng.uniform(0.5, 1.0, 200)
         zero += quiet("ece", c, (rng.random(200) < c).astype(int)).low == 0.0
     assert zero >= 35  # 5% of a level test: 2 of 40
+
+
+def clustered_ece(c, a, g, w, level=0.95):
+    """Interval of the ECE with clusters by its definition: dictionaries of sums, cluster by cluster."""
+    w = w / w.sum()
+    index, clusters = np.clip(np.ceil(c * 15 - 1e-12), 1, 15).astype(int), np.unique(g)
+    bins, count = np.unique(index), len(np.unique(g))
+    share = np.array([w[index == b].sum() for b in bins])
+    gap = np.array([(w * (a - c))[index == b].sum() for b in bins]) / share
+    mean = np.array([(w * c)[index == b].sum() for b in bins]) / share
+    of_row = gap[np.searchsorted(bins, index)]
+    part = np.array([[(w * (a - c - of_row))[(g == k) & (index == b)].sum() for b in bins] for k in clusters])
+    own = np.array([[w[(g == k) & (index == b)].sum() for b in bins] for k in clusters])
+    size = share**2 / (own**2).sum(axis=0)
+    part *= np.sqrt(np.where(size > 1.5, size / np.where(size > 1.5, size - 1, 1.0), 0.0))
+    covariance = part.T @ part
+    ece = (share * np.abs(gap)).sum()
+    influence = [(w * (np.sign(of_row) * (a - c) - ece))[g == k].sum() for k in clusters]
+    se = math.sqrt(count / (count - 1) * np.square(influence).sum())
+    sd = np.sqrt(np.diag(covariance)) / share
+    rows = np.array([(index == b).sum() for b in bins])
+    kish = share**2 / np.array([(w[index == b] ** 2).sum() for b in bins])
+    within = np.array([(w**2 * (a - c - of_row) ** 2)[index == b].sum() for b in bins]) / share**2
+    sd = np.maximum(sd, np.sqrt(np.where(rows > 1, within * kish / np.where(rows > 1, kish - 1, 1.0), 0.0)))
+    z = np.abs(gap) / np.where(sd > 0, sd, 1.0)
+    folded = sd * math.sqrt(2 / math.pi) * np.exp(-(z**2) / 2) + np.abs(gap) * (1 - 2 * stats.norm.cdf(-z))
+    centre = max(0.0, (share * np.where(sd > 0, 2 * np.abs(gap) - folded, np.abs(gap))).sum())
+    made_up = (own**2).sum(axis=0) / share * np.where(gap > 0, mean, 1 - mean)
+    scaled = (covariance + np.diag(made_up**2)) / np.sqrt(np.outer(share, share))
+    df = np.trace(scaled) ** 2 / (scaled**2).sum()
+    p = stats.f.sf((share * gap**2).sum() / np.trace(scaled), df, (count - 1) * df)
+    t = stats.t.ppf((1 + level) / 2, count - 1)
+    low = centre - t * se
+    high = centre + t * math.hypot(se, ((own**2).sum(axis=0) * mean).sum() / 2)
+    return low if low > 0 and p <= 1 - level else 0.0, min(1.0, high)
+
+
+def test_ece_interval_with_clusters_has_a_lower_end_where_the_gaps_exceed_their_spread_over_clusters():
+    informative = 0
+    for seed in range(12):
+        with noted(seed=seed):
+            rng = np.random.default_rng(seed)
+            g = rng.integers(0, 60, 300)
+            c = rng.uniform(0.3, 1.0, 300)
+            a = (rng.random(300) < c ** (1 + seed % 3)).astype(float)
+            w = rng.uniform(0.5, 2.0, 300) if seed % 2 else np.ones(300)
+            found = quiet("ece", c, a, clusters=g, **({"weights": w} if seed % 2 else {}))
+            assert (found.low, found.high) == pytest.approx(clustered_ece(c, a, g, w), rel=1e-9, abs=1e-12)
+            informative += found.low > 0
+    assert 4 <= informative <= 10
+
+    # Many clusters are summed some at a time.
+    from uqeval.inference import count
+
+    before = quiet("ece", c, a, clusters=g)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(count, "_CLUSTERS_AT_ONCE", 7)
+        after = quiet("ece", c, a, clusters=g)
+    assert (after.low, after.high) == pytest.approx((before.low, before.high), rel=1e-12)
 
 
 def bernoulli_statistics(c, w, bins, repetitions, rng):
@@ -820,12 +908,13 @@ def test_no_errors_leave_rankings_undefined_and_areas_bounded(score):
             s = {"none": np.arange(40.0), "some": np.arange(40) // 8 * 1.0, "constant": np.zeros(40)}[ties]
             assert quiet("augrc", s, np.zeros(40)).high == pytest.approx(-math.log(0.025) / 40)
 
-    # No errors leave excess areas at zero without interval.
+    # No errors leave excess areas at zero, with room for one that was not seen.
     for name in ["e_aurc", "h_auc"]:
         with noted(name=name):
             result = quiet(name, score, np.zeros(N))
             assert result.value == 0
-            assert nan_interval(result)
+            expected = unseen_wrong(name, 0.0, math.nan, np.arange(N), np.zeros(N))
+            assert (result.low, result.high) == pytest.approx(expected, rel=1e-8)
 
     # No errors say so.
     # n1 < 10 carries a warning, and none is the fewest.
@@ -946,8 +1035,11 @@ def test_perfect_and_reversed_scores_give_wilson_and_not_a_point():
                 value = 1.0 if sign == 1 else 0.0
                 assert result.value == value
                 assert result.method == "Wilson"
-                expected = wilson_interval(value, result.n_eff)
-                assert (result.low, result.high) == pytest.approx(expected, abs=1e-12)
+                wilson = wilson_interval(value, result.n_eff)
+                weights = w if options in ("weights", "both") else None
+                clusters = g if options in ("clusters", "both") else None
+                expected = hull(wilson, unseen_error(value, result.se, s, v, weights, clusters))
+                assert (result.low, result.high) == pytest.approx(expected, abs=1e-8)
                 if options == "plain":
                     assert result.n_eff == pytest.approx(v.sum() * (N - v.sum()) / N)
                     assert result.se == 0
@@ -979,16 +1071,15 @@ def test_perfect_and_reversed_scores_give_wilson_and_not_a_point():
                 assert result.high - result.low > 0.02
                 if options == "plain" and name == "uq_c_index":
                     assert result.n_eff == pytest.approx((N - 1) / 2)
-                    assert (result.low, result.high) == pytest.approx(
-                        wilson_interval(result.value, (N - 1) / 2), abs=1e-12
-                    )
+                    expected = hull(wilson_interval(result.value, (N - 1) / 2), unseen_row(result.value, 0.0, N))
+                    assert (result.low, result.high) == pytest.approx(expected, abs=1e-8)
 
-    # Perfect score leaves no excess.
+    # Perfect score leaves no excess, but room for an error that was not seen.
     v = (np.arange(N) >= 45).astype(int)
     for name in ("e_aurc", "naurc"):
         result = quiet(name, np.arange(N), v)
-        assert result.value == 0
-        assert nan_interval(result)
+        assert (result.value, result.low) == (0, 0)
+        assert 0 < result.high < 1
     assert quiet("prr", np.arange(N), v).value == 1
     err = 0.25
     assert quiet("augrc", np.arange(N), v).value == pytest.approx(err**2 / 2)
@@ -996,7 +1087,7 @@ def test_perfect_and_reversed_scores_give_wilson_and_not_a_point():
     assert quiet("h_auc", np.arange(N), v).value == pytest.approx(err * (1 - err))
 
 
-def test_exactly_one_error_gives_wilson_for_uq_auc_and_no_interval_for_excess_areas(score):
+def test_exactly_one_error_gives_wilson_for_uq_auc_and_a_gamma_interval_for_areas(score):
     # Exactly one error or one right row gives Wilson without SE.
     for place, flip, weighted in product([0, 17, N - 1], [False, True], [False, True]):
         with noted(place=place, flip=flip, weighted=weighted):
@@ -1013,19 +1104,28 @@ def test_exactly_one_error_gives_wilson_for_uq_auc_and_no_interval_for_excess_ar
                 else None
             )
             n_eff = sizes[0] * sizes[1] / sum(sizes)
-            assert (result.low, result.high) == pytest.approx(wilson_interval(result.value, n_eff), abs=1e-12)
+            room = unseen_error(result.value, result.se, np.arange(N), v, w)
+            assert (result.low, result.high) == pytest.approx(
+                hull(wilson_interval(result.value, n_eff), room), abs=1e-8
+            )
             assert result.low <= result.value <= result.high
 
-    # Exactly one error leaves excess areas without interval.
+    # Exactly one error says little about areas, and something.
     v = (np.arange(N) == 20).astype(int)
-    for name in EXCESS:
-        result = quiet(name, score, v)
-        assert math.isfinite(result.value)
-        assert nan_interval(result)
-    for name in AREAS:
+    for name in (*AREAS, *EXCESS):
         result = quiet(name, score, v)
         assert result.low <= result.value <= result.high
         assert "gamma" in result.method
+
+
+def test_an_error_that_weighs_more_than_all_others_has_an_interval_about_its_value():
+    for heavy_row, light, weight in ((10, 700, 1e-3), (700, 10, 1e-3), (10, 700, 1e-9)):
+        v, w = np.zeros(1000, dtype=int), np.ones(1000)
+        v[[heavy_row, light]], w[light] = 1, weight
+        for name in (*AREAS, "h_auc", "e_aurc"):
+            result = quiet(name, np.arange(1000), v, weights=w)
+            assert result.low <= result.value <= result.high, name
+            assert result.high > 2 * result.value or name == "auarc", name
 
 
 def test_a_single_cluster_gives_the_value_and_nothing_else():
@@ -1039,7 +1139,7 @@ def test_a_single_cluster_gives_the_value_and_nothing_else():
             assert nan_interval(result)
             assert result.n_clusters == 1
 
-    # All errors in one cluster leave UQ-AUC without interval.
+    # All errors in one cluster say nothing about UQ-AUC, and the interval says so.
     g = np.arange(40) // 4
     v = (g == 3).astype(int) * (np.arange(40) % 2)
     s = np.random.default_rng(0).random(40)
@@ -1048,7 +1148,7 @@ def test_a_single_cluster_gives_the_value_and_nothing_else():
     assert any("without one cluster" in str(item.message) for item in raised)
     assert 0 < result.value < 1
     assert math.isnan(result.se)
-    assert nan_interval(result)
+    assert (result.low, result.high) == (0.0, 1.0)
 
 
 def test_few_clusters_and_few_errors_are_computed_with_a_warning(score):

@@ -11,7 +11,7 @@ from inference_reference import aurc, influence, make_case, numeric_influence
 
 from cases import noted
 from uqeval.inference.count import count_mean
-from uqeval.inference.intervals import estimate_mean
+from uqeval.inference.means import estimate_mean
 from uqeval.inference.sample import Rows, Sample
 from uqeval.metrics import REGISTRY
 from uqeval.metrics.areas import Accepted

@@ -342,6 +342,12 @@ def test_means_are_compared_by_the_paired_t_test_of_their_sampling():
 # ---- clusters, weights ----------------------------------------------------------------------------------------
 
 
+def clusters_of(g, w, v):
+    """Effective number of clusters that hold the errors, or the right rows: the smaller one."""
+    w = np.ones(len(v)) if w is None else w
+    return min(kish([(w * side)[g == c].sum() for c in np.unique(g)]) for side in (v, 1 - v))
+
+
 @on_both_kernels
 def test_clusters_are_deleted_one_by_one():
     # Clusters delete one cluster.
@@ -351,7 +357,8 @@ def test_clusters_are_deleted_one_by_one():
             w = w if weighted else None
             t = v if metric == "uq_auc" else d
             row = one({"a": s1, "b": s2}, error=v, loss=d, metric=metric, clusters=g, weights=w)
-            check(row, *jackknife_difference(c_index, (s1, t), (s2, t), w=w, g=g), len(np.unique(g)) - 1)
+            df = clusters_of(g, w, v) if metric == "uq_auc" else len(np.unique(g))
+            check(row, *jackknife_difference(c_index, (s1, t), (s2, t), w=w, g=g), df - 1)
 
     # Clusters delete one cluster of two models.
     for metric in ["uq_auc", "uq_c_index"]:
@@ -360,7 +367,8 @@ def test_clusters_are_deleted_one_by_one():
             s2, u, e = second_model(3, v)
             t1, t2 = (v, u) if metric == "uq_auc" else (d, e)
             row = one(models((s1, v, d), (s2, u, e), clusters=g), scores="s", metric=metric)
-            check(row, *jackknife_difference(c_index, (s1, t1), (s2, t2), g=g), len(np.unique(g)) - 1)
+            df = min(clusters_of(g, None, t) for t in (v, u)) if metric == "uq_auc" else len(np.unique(g))
+            check(row, *jackknife_difference(c_index, (s1, t1), (s2, t2), g=g), df - 1)
 
     # Clustered areas use the sandwich.
     for metric, weighted in product(AREAS, [False, True]):
@@ -372,7 +380,8 @@ def test_clusters_are_deleted_one_by_one():
             w = np.ones(len(v)) if w is None else w
             sums = np.array([(w * (f1 - f2))[g == c].sum() / w.sum() for c in np.unique(g)])
             groups = len(sums)
-            check(row, t1 - t2, math.sqrt((sums**2).sum() * groups / (groups - 1)), groups - 1)
+            df = kish([(w * v)[g == c].sum() for c in np.unique(g)]) - 1
+            check(row, t1 - t2, math.sqrt((sums**2).sum() * groups / (groups - 1)), df)
 
 
 @on_both_kernels
@@ -406,7 +415,7 @@ def test_singleton_clusters_equal_weights_and_zero_weights_change_nothing():
             plain = one({"a": s1, "b": s2}, error=v, loss=d, metric=metric)
             single = one({"a": s1, "b": s2}, error=v, loss=d, metric=metric, clusters=np.arange(n)[::-1])
             assert single.difference == pytest.approx(plain.difference, abs=1e-14)
-            assert single.df == n - 1
+            assert single.df == pytest.approx(n - 1 if metric == "uq_c_index" else v.sum() - 1)
             if metric == "uq_c_index":
                 assert single.se == pytest.approx(plain.se, rel=1e-12)
             else:  # plain areas inflate the error rows more
@@ -1055,7 +1064,7 @@ def test_groups_are_compared_each_alone_and_tested_for_heterogeneity():
             rows = [cmp["a", "b", name] for name in "012"]
             found = cmp.heterogeneity["a", "b"]
             if method == "influence":
-                expected = wald_f([r.difference for r in rows], [r.se for r in rows], min(r.df for r in rows))[1]
+                expected = welch_f([r.difference for r in rows], [r.se for r in rows], [r.df for r in rows])[2]
                 assert found == pytest.approx(expected, rel=1e-8)
             assert 0 < found < 1
 
@@ -1068,37 +1077,37 @@ def test_groups_are_compared_each_alone_and_tested_for_heterogeneity():
     assert cmp.heterogeneity == {}
 
 
-def wald_f(values, se, df2):
-    """Inverse-variance weighted sum of squares about the common mean (= the Wald statistic), F-scaled."""
-    values, w = np.array(values), 1 / np.array(se) ** 2
-    q = (w * (values - (w * values).sum() / w.sum()) ** 2).sum()
-    k = len(values) - 1
-    f = q * (df2 - k + 1) / (df2 * k)
-    return f, stats.f.sf(f, k, df2 - k + 1)
+def welch_f(values, se, df):
+    """Welch (1951), as in Maxwell & Delaney: statistic, denominator degrees of freedom, p-value."""
+    k, w = len(values), 1 / np.array(se) ** 2
+    mean = (w * values).sum() / w.sum()
+    lam = 3 * ((1 - w / w.sum()) ** 2 / np.array(df)).sum() / (k**2 - 1)
+    f = (w * (values - mean) ** 2).sum() / (k - 1) / (1 + 2 * (k - 2) * lam / 3)
+    return f, 1 / lam, stats.f.sf(f, k - 1, 1 / lam)
 
 
-def test_heterogeneity_is_the_wald_test_of_all_contrasts():
-    # Heterogeneity is Hotelling's F.
-    values, se = np.array([0.1, 0.25, -0.05, 0.2]), np.array([0.05, 0.08, 0.06, 0.1])
-    test = heterogeneity(values, se, 17.0)
-    f, p = wald_f(values, se, 17.0)
-    assert test.statistic == pytest.approx(f, rel=1e-10)
-    assert (test.df, test.df2) == (3, 15.0)
-    assert test.p == pytest.approx(p, rel=1e-8)
-    assert math.isnan(heterogeneity(values, se, 3.0).p)  # NaN if ν ≤ k
-    assert heterogeneity([0.1, 0.1], [0.1, 0.14], 30).p == 1
+def test_heterogeneity_is_welchs_test_of_the_groups():
+    values, se, df = np.array([0.1, 0.25, -0.05, 0.2]), np.array([0.05, 0.08, 0.06, 0.1]), np.array([17.0, 3, 40, 8])
+    test = heterogeneity(values, se, df)
+    assert test[:4] == pytest.approx((welch_f(values, se, df)[0], 3, *welch_f(values, se, df)[1:]), rel=1e-10)
+    assert test.left_out == 0
+    assert heterogeneity([0.1, 0.1], [0.1, 0.14], [30, 30]).p == pytest.approx(1)
 
+    # Of two groups of rows it is Welch's t test.
     rng = np.random.default_rng(0)
-    values, se = rng.normal(size=5), rng.uniform(0.5, 2.0, 5)
-    basis = np.eye(5)[1:] - np.eye(5)[:1]
-    gap = basis @ values
-    w = gap @ np.linalg.inv(basis @ np.diag(se**2) @ basis.T) @ gap
-    assert heterogeneity(values, se, 20.0).statistic == pytest.approx(w * 17 / 80, rel=1e-9)
+    x, y = rng.normal(size=12), rng.normal(0.5, 3, size=30)
+    given = [(z.mean(), z.std(ddof=1) / math.sqrt(len(z)), len(z) - 1) for z in (x, y)]
+    assert heterogeneity(*zip(*given, strict=True)).p == pytest.approx(stats.ttest_ind(x, y, equal_var=False).pvalue)
 
-    # Heterogeneity without limit of degrees of freedom is chi-square.
-    values, se = np.array([0.1, 0.25, -0.05]), np.array([0.05, 0.08, 0.06])
-    q = wald_f(values, se, 1e12)[0] * 2
-    assert heterogeneity(values, se, 1e9).p == pytest.approx(stats.chi2.sf(q, 2), rel=1e-6)
+    # Without limit of degrees of freedom it is chi-square.
+    q = (3 - 1) * welch_f(values[:3], se[:3], [1e12] * 3)[0]
+    assert heterogeneity(values[:3], se[:3], [math.inf] * 3).p == pytest.approx(stats.chi2.sf(q, 2), rel=1e-6)
+
+    # A group without a spread or degrees of freedom takes no part, and is counted.
+    more = heterogeneity([*values, math.inf, 0.3, 0.2], [*se, math.nan, 0.0, 0.1], [*df, 5, 5, 0])
+    assert more[:4] == test[:4]
+    assert more.left_out == 3
+    assert math.isnan(heterogeneity([0.1, 0.2], [0.1, 0.0], [5, 5]).p)
 
 
 # ---- errors ---------------------------------------------------------------------------------------------------

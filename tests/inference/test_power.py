@@ -218,3 +218,53 @@ def test_bad_requests_are_explained():
     # Scores with fully correlated influence are refused.
     with pytest.raises(InputError, match="never differ"):
         sample_size(auc=0.8, accuracy=0.9, difference=0.02, correlation=1)
+
+
+def test_two_aucs_are_the_difference_and_bring_the_spread_of_each():
+    both = sample_size(auc=(0.9, 0.8), accuracy=0.9, correlation=0.6)
+    a, b = influence_sd(0.9, 0.9), influence_sd(0.8, 0.9)
+    sd = math.sqrt(a * a + b * b - 1.2 * a * b)
+    assert both.sd == pytest.approx(sd, rel=1e-12)
+    assert both.n == math.ceil(((stats.norm.ppf(0.975) + stats.norm.ppf(0.8)) * sd / 0.1) ** 2)
+    assert sample_size(auc=[0.8, 0.9], accuracy=0.9, correlation=0.6, difference=0.1) == both
+    assert detectable_difference(both.n, auc=(0.8, 0.9), accuracy=0.9, correlation=0.6) == pytest.approx(0.1, rel=0.01)
+    # As many rows as with their mean where both spread alike, more where one is much better.
+    mean = {"accuracy": 0.9, "difference": 0.1}
+    assert both.n == pytest.approx(sample_size(auc=0.85, correlation=0.6, **mean).n, rel=0.1)
+    with pytest.warns(UQWarning, match="errors expected"):
+        close = sample_size(auc=(0.9, 0.8), accuracy=0.9, correlation=0.95).n
+    with pytest.warns(UQWarning, match="errors expected"):
+        assert close > 1.5 * sample_size(auc=0.85, correlation=0.95, **mean).n
+    for options, message in [
+        ({"auc": (0.9, 0.8), "difference": 0.2}, "differ by 0.1"),
+        ({"auc": (0.9, 0.8), "half_width": 0.2}, "for a difference"),
+        ({"auc": (0.8, 0.8)}, "equally good"),
+        ({"auc": (0.8, 0.7, 0.6)}, "one number, or those of two"),
+        ({"auc": (1.2, 0.7)}, "strictly between 0 and 1"),
+    ]:
+        with pytest.raises(InputError, match=message):
+            sample_size(accuracy=0.9, **options)
+
+
+@pytest.mark.slow
+def test_the_rows_asked_for_have_the_power_that_was_asked_for():
+    rng = np.random.default_rng(0)
+    for a, b, accuracy, between in ((0.9, 0.8, 0.9, 0.5), (0.9, 0.8, 0.9, 0.9)):  # `between` the scores themselves
+
+        def drawn(n, a=a, b=b, accuracy=accuracy, between=between):
+            error = rng.random(n) >= accuracy
+            x, y = rng.multivariate_normal([0, 0], [[1, between], [between, 1]], n).T
+            return x + math.sqrt(2) * stats.norm.ppf(a) * error, y + math.sqrt(2) * stats.norm.ppf(b) * error, error
+
+        x, y, error = drawn(200_000)
+        pilot = uqeval.compare({"x": x, "y": y}, error=error)
+        spreads = influence_sd(a, accuracy), influence_sd(b, accuracy)
+        rho = (sum(s * s for s in spreads) - pilot.sd("x", "y") ** 2) / (2 * spreads[0] * spreads[1])
+        n = sample_size(auc=(a, b), accuracy=accuracy, correlation=rho).n
+        found = []
+        for _ in range(400):
+            x, y, error = drawn(n)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                found.append(uqeval.compare({"x": x, "y": y}, error=error)["x", "y"].p <= 0.05)
+        assert 0.8 - 0.04 - 3 * 0.02 <= np.mean(found) <= 0.8 + 3 * 0.02, (a, b, n)  # t in place of z costs up to .04

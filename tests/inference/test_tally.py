@@ -13,8 +13,9 @@ from inference_reference import influence, make_case
 
 from strategies import rows
 from uqeval.inference.count import count_mean, count_sample
-from uqeval.inference.intervals import estimate_mean, estimate_ranking
+from uqeval.inference.intervals import estimate_ranking
 from uqeval.inference.joint import joint_of_samples
+from uqeval.inference.means import estimate_mean
 from uqeval.inference.paired import contrast
 from uqeval.inference.sample import Rows, Sample
 from uqeval.inference.tally import AreaTally, AucTally, JointPart, MeanTally, Moments, PairTally, Spread
@@ -102,7 +103,13 @@ def test_parts_of_areas_merge_into_the_whole(seed, places, name):
         sums = [float((x[inside][side[inside]] ** 2).sum()) for side in (~bad, bad)]
         share = float(bad[inside].mean()) if len(x[inside]) else 0.0  # any split of the contributions will do
         return AreaTally(
-            Rows(len(x[inside])).sizes(e[inside]), whole.value, *sums, None, whole.contributions2 * share, whole.largest
+            Rows(len(x[inside])).sizes(e[inside]),
+            whole.value,
+            *sums,
+            None,
+            whole.contributions2 * share,
+            whole.largest,
+            whole.adds,
         )
 
     found = merged([part(inside) for inside in pieces(60, places)])

@@ -505,6 +505,38 @@ def test_a_parquet_file_is_read_without_pandas_and_arrows_functions(tmp_path):
     assert done.stdout.strip() == "[0, 0, 2, 1] set()"
 
 
+def test_texts_are_read_and_checked_without_pandas(tmp_path):
+    """Which takes longer to load than all else: Arrow imports it to make a scalar or an array of Python's values."""
+    table = pa.table({"label": ["a", "b", "b", "a"], "cluster": ["x", "x", "z", "y"], "prob_a": [0.9, 0.2, 0.6, 0.7]})
+    table = table.append_column("prob_b", pa.array([0.1, 0.8, 0.4, 0.3]))
+    pq.write_table(table, tmp_path / "rows.parquet")
+    pa.csv.write_csv(table, tmp_path / "rows.csv")
+    code = (
+        "import sys, uqeval; "
+        "p = uqeval.read_predictions(sys.argv[1]); "
+        "print(p.labels.tolist(), p.clusters.tolist(), 'pandas' in sys.modules)"
+    )
+    for name in ("rows.parquet", "rows.csv"):
+        command = [sys.executable, "-c", code, tmp_path / name]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == "[0, 1, 1, 0] [0, 0, 2, 1] False", name
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
+def test_an_empty_text_is_found_in_any_piece_of_any_slice(kind):
+    texts = pa.array(["", "b", "", "a", "b", "", "a", "b"], type=kind)
+    pieces = [texts.slice(1, 1), texts.slice(0, 0), pa.array([], type=kind), texts.slice(3, 4), texts.slice(6, 2)]
+    short = [*pieces[:3], texts.slice(3, 2), texts.slice(6, 2)]
+
+    def read(labels):
+        halves = np.full(sum(map(len, labels)), 0.5)
+        return Predictions.from_frame(pa.table({"label": pa.chunked_array(labels), "prob_a": halves, "prob_b": halves}))
+
+    with pytest.raises(InputError, match=r"Column `label` has 1 missing value \(first at row 3\)"):
+        read(pieces)
+    assert read(short).labels.tolist() == [1, 0, 1, 0, 1]
+
+
 def test_whole_numbers_are_coded_as_arrow_codes_them():
     rng = np.random.default_rng(0)
     for kind in (np.int8, np.uint8, np.int32, np.int64, np.uint64):

@@ -23,7 +23,7 @@ MEND = "Drop or mend those rows."  # where there is no nan= option
 
 def to_array(name: str, value: Any) -> NDArray[Any]:
     """A NumPy array from NumPy, pandas, Polars, Arrow, lists, or PyTorch/JAX/CuPy tensors."""
-    if isinstance(value, np.ma.MaskedArray):
+    if hasattr(value, "mask") and isinstance(value, np.ma.MaskedArray):  # np.ma takes 8 ms to load
         if np.ma.is_masked(value):
             value = np.ma.filled(value.astype(np.float64), np.nan)
         return np.asarray(value)

@@ -1,10 +1,12 @@
 """`uqeval check`: does a threshold's promise still hold on new labelled rows?"""
 
+from __future__ import annotations
+
 import json as codec
 import math
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -13,13 +15,12 @@ from rich.text import Text
 import uqeval
 from uqeval._errors import InputError, collected
 from uqeval._files import whole_file
-from uqeval._result import number
 from uqeval.cli import options as o
 from uqeval.cli.output import stdout, write_json
 from uqeval.cli.progress import status_console
-from uqeval.decide.monitor import Check
-from uqeval.decide.rows import Target, find_target
-from uqeval.decide.threshold import Threshold, Thresholds
+
+if TYPE_CHECKING:
+    from uqeval.decide.rows import Target
 
 
 @o.with_columns
@@ -36,6 +37,10 @@ def check(
         int | None, o.option("The most accepted rows that a cluster can have; as in calibration by default.")
     ] = None,
     level: Annotated[float | None, o.option("Confidence of an alarm; that of the threshold by default.")] = None,
+    run_length: Annotated[
+        int | None,
+        o.option("Promise so many accepted rows (or clusters) between false alarms on average, and notice sooner."),
+    ] = None,
     tie: o.Tie = "drop",
     json: o.Json = None,
     quiet: o.Quiet = False,
@@ -44,15 +49,20 @@ def check(
 ) -> None:
     """Whether the promised risk still holds on new labelled rows, asked as often as you like.
 
-    With --state, give each row once. Leaves with 1 where the promise does not hold.
+    With --state, give each row once, in the order of time: small looks notice a change soonest. Leaves with 1 where
+    the promise does not hold.
 
     Example:  uqeval check threshold.json monday.parquet --state monitor.json
     """
+    from uqeval.decide.rows import UNWEIGHTED  # NumPy, which --help need not wait for
+
     promise = _load(threshold, max_risk)
     previous = None if state is None else _previous(state)
     with status_console(quiet).status("Reading…") as progress, collected() as notes:
         found = o.read(predictions, cluster=cluster, columns=columns)
         progress.update(f"Checking {found.n:,} rows…")
+        if found.weights is not None and promise.largest_weight is not None:
+            raise InputError(f"The file has a column of weights. {UNWEIGHTED}")
         if found.weights is not None:
             raise InputError("The file has a column of weights, but the test is for unweighted rows. Leave it out.")
         target = _target(threshold, promise, found, tie)
@@ -65,6 +75,7 @@ def check(
                 previous=previous,
                 largest_cluster=largest_cluster,
                 level=level,
+                run_length=run_length,
             )
         except InputError as problem:
             raise InputError(str(problem).replace("`previous`", f"--state {state}")) from None
@@ -81,7 +92,7 @@ def check(
         raise typer.Exit(1)
 
 
-def _load(path: str, max_risk: float | None) -> Threshold:
+def _load(path: str, max_risk: float | None) -> uqeval.Threshold:
     """The threshold of the file, or the one that --max-risk picks."""
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -92,7 +103,11 @@ def _load(path: str, max_risk: float | None) -> Threshold:
         raise InputError(f"{path}: not JSON ({problem}). Pass what `uqeval threshold --json FILE` wrote.") from None
     try:
         several = isinstance(data, dict) and "thresholds" in data
-        found = Thresholds.from_json(text) if several else Thresholds([Threshold.from_json(Path(path))])
+        found = (
+            uqeval.Thresholds.from_json(text)
+            if several
+            else uqeval.Thresholds([uqeval.Threshold.from_json(Path(path))])
+        )
     except InputError as problem:
         raise InputError(f"{path}: {problem}") from None
     there = ", ".join(f"{t.max_risk:g}" for t in found) or "none"
@@ -106,10 +121,10 @@ def _load(path: str, max_risk: float | None) -> Threshold:
     raise InputError(f"{path}: holds no threshold for --max-risk {max_risk:g}. There is: {there}.")
 
 
-def _previous(state: str) -> Check | None:
+def _previous(state: str) -> uqeval.Check | None:
     """The check that the file remembers; None on the first call."""
     try:
-        return Check.from_json(Path(state).read_text(encoding="utf-8"))
+        return uqeval.Check.from_json(Path(state).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
     except OSError as problem:
@@ -118,7 +133,9 @@ def _previous(state: str) -> Check | None:
         raise InputError(f"--state {state}: {problem}") from None
 
 
-def _target(path: str, promise: Threshold, pred: uqeval.Predictions, tie: str) -> Target:
+def _target(path: str, promise: uqeval.Threshold, pred: uqeval.Predictions, tie: str) -> Target:
+    from uqeval.decide.rows import find_target  # NumPy, which --help need not wait for
+
     try:
         return find_target(None, pred, promise.what, None, tie)
     except InputError as problem:
@@ -127,7 +144,7 @@ def _target(path: str, promise: Threshold, pred: uqeval.Predictions, tie: str) -
         raise InputError(f'{path} is about "{promise.what}". {reason}.') from None
 
 
-def _name(path: str, promise: Threshold, score: str | None, pred: uqeval.Predictions) -> str:
+def _name(path: str, promise: uqeval.Threshold, score: str | None, pred: uqeval.Predictions) -> str:
     name = score or promise.score
     if name is None:
         there = ", ".join(uqeval.scores.available(pred))
@@ -136,9 +153,15 @@ def _name(path: str, promise: Threshold, score: str | None, pred: uqeval.Predict
 
 
 def print_check(
-    promise: Threshold, result: Check, previous: Check | None, notes: list[str], console: Console | None = None
+    promise: uqeval.Threshold,
+    result: uqeval.Check,
+    previous: uqeval.Check | None,
+    notes: list[str],
+    console: Console | None = None,
 ) -> None:
     """The answer over all looks, the numbers of this batch, what to beware of."""
+    from uqeval._result import number  # NumPy, which --help need not wait for
+
     out = console or stdout()
     out.print(Text(str(result), style="green" if result.holds else "bold red"))
     before = (0, 0, 0.0) if previous is None else (previous.n, previous.n_accepted, previous.errors_accepted)

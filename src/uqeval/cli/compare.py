@@ -1,10 +1,11 @@
 """`uqeval compare`: which score (or model) is better, and could it be chance?"""
 
+from __future__ import annotations
+
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -15,7 +16,6 @@ from uqeval._errors import InputError, collected
 from uqeval.cli import options as o
 from uqeval.cli.output import stdout, write_json
 from uqeval.cli.progress import bars
-from uqeval.evaluation.comparison import Comparison
 
 
 @o.with_columns
@@ -33,8 +33,8 @@ def compare(
     by: o.By = None,
     cluster: o.Cluster = None,
     level: o.Level = 0.95,
-    method: Annotated[str, o.option("influence (default) or bootstrap.")] = "influence",
-    resamples: Annotated[int, o.option("For the bootstrap.")] = 2000,
+    method: Annotated[str, o.option("influence (default), bootstrap, or permutation (few errors).")] = "influence",
+    resamples: Annotated[int, o.option("For the bootstrap and the permutation test.")] = 2000,
     html: o.Html = None,
     json: o.Json = None,
     quiet: o.Quiet = False,
@@ -115,7 +115,7 @@ def _joined(found: dict[str, uqeval.Predictions], key: str | None) -> dict[str, 
                 f"--key {key}: {len(missing)} rows of {first} are not in {path}, and {len(extra)} the other way round "
                 f"(first: {example}). Give every model the same rows."
             )
-        joined[names[path]] = pred.take(np.array([other[name] for name in places]))
+        joined[names[path]] = pred.take([other[name] for name in places])
     return joined
 
 
@@ -128,7 +128,7 @@ def _places(path: str, pred: uqeval.Predictions, key: str) -> dict[str, int]:
     return places
 
 
-def print_comparison(result: Comparison, console: Console | None = None) -> None:
+def print_comparison(result: uqeval.Comparison, console: Console | None = None) -> None:
     """Headline, verdict, values, pairs, who cannot be told apart."""
     out = console or stdout()
     out.print(Text(result.headline(), style="bold"))

@@ -6,8 +6,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from rich.table import Table
 
-from uqeval import kernels
-from uqeval._result import to_json, versions
+import uqeval
 from uqeval.cli import options as o
 from uqeval.cli.output import stdout, write_json
 
@@ -21,6 +20,8 @@ def doctor(json: o.Json = None) -> None:
 
     Example:  uqeval doctor
     """
+    from uqeval._result import to_json, versions  # NumPy, which --help need not wait for
+
     facts = versions() | {"cores": str(os.cpu_count())}
     for name in _OPTIONAL:
         try:
@@ -37,7 +38,7 @@ def doctor(json: o.Json = None) -> None:
         table.add_row(name, value)
     out = stdout()
     out.print(table)
-    if kernels.backend() == "numpy":
+    if uqeval.kernels.backend() == "numpy":
         out.print(
             "The NumPy kernels are right but slower: reinstall with a C++ compiler for the native ones.", style="yellow"
         )

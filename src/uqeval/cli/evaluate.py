@@ -7,9 +7,6 @@ from uqeval._errors import InputError
 from uqeval.cli import options as o
 from uqeval.cli.output import print_bounds, print_evaluation, stdout, write_json
 from uqeval.cli.progress import bars, status_console
-from uqeval.distributed.memory import usual_memory
-from uqeval.inputs.columns import Columns
-from uqeval.inputs.files import PredictionFiles
 
 
 @o.with_columns
@@ -90,6 +87,7 @@ def _bounds(
 ) -> None:
     """One pass: bounds that are certain for these rows."""
     from uqeval.distributed.bounds.files import approx_scores
+    from uqeval.distributed.memory import usual_memory
 
     options = {"client": "scheduler", "memory_limit": "memory"}
     limit = given.pop("memory_limit", None) or usual_memory()
@@ -111,6 +109,9 @@ def _further(paths: list[str], names: list[str] | None, columns: dict[str, Any])
     """Columns beside the confident mistakes, of the rows that were evaluated: those of positive weight."""
     if not names:
         return None
+    from uqeval.inputs.columns import Columns  # few ask for further columns
+    from uqeval.inputs.files import PredictionFiles
+
     files = PredictionFiles(paths, Columns(**columns))
     weight = None if "npz" in files.kinds else files.plan.single.get("weight")
     if weight is None:

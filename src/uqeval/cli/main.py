@@ -3,7 +3,9 @@
 Exit codes: 0 done; 1 the answer is "no"; 2 bad usage or bad input, with one message on stderr and no traceback.
 """
 
+import atexit
 import ctypes
+import gc
 import io
 import os
 import re
@@ -82,6 +84,12 @@ def make_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
 _AS_OPTION = {
     "normalize=True": "--normalize",
     "largest_cluster=": "--largest-cluster ",
+    "largest_cluster = ": "--largest-cluster ",
+    "without largest_cluster": "without --largest-cluster",
+    "run_length = ": "--run-length ",
+    "without run_length": "without --run-length",
+    "`run_length`": "--run-length",
+    "largest_weight=": "--largest-weight ",
     "memory_limit": "--memory",
     "spill=": "--spill",
     "client=": "--scheduler",
@@ -111,9 +119,16 @@ def _share_memory() -> None:
         set_option(-8, 2)  # M_ARENA_MAX of the GNU C library; others do without
 
 
+def _collect_seldom() -> None:
+    """Looks for cycles of garbage once in 50,000 new objects: loading packages makes as many, and little garbage."""
+    gc.set_threshold(50_000, 20, 50)
+    atexit.register(gc.freeze)  # or Python looks through all of them once more before it leaves
+
+
 def main() -> None:
     """The command `uqeval`."""
     _share_memory()
+    _collect_seldom()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a console without "↑" shows "?"
     called = sys.argv[1:2]  # help and mistakes speak of all commands

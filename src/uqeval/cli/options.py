@@ -1,5 +1,7 @@
 """Options that several commands share, in the same words everywhere."""
 
+from __future__ import annotations
+
 import functools
 import inspect
 from collections.abc import Callable
@@ -9,7 +11,6 @@ import typer
 
 import uqeval
 from uqeval._errors import InputError
-from uqeval.inputs.columns import DEFAULTS
 
 
 def option(text: str, *names: str, **more: Any) -> Any:
@@ -91,6 +92,8 @@ def _grouped(name: str, group: Group, gathered: Callable[..., dict[str, Any]]) -
 
 def _chosen_columns(score_columns: str, classes: list[str] | None, **columns: Any) -> dict[str, Any]:
     """What differs from the defaults: the library's own also match other spellings."""
+    from uqeval.inputs.columns import DEFAULTS  # NumPy, which --help need not wait for
+
     columns |= {"score": score_columns, "classes": listed(classes)}
     return {name: value for name, value in columns.items() if value != DEFAULTS[name]}
 

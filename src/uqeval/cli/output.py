@@ -21,11 +21,11 @@ _CELL = 26  # characters of a metric column: "0.0059 (0.0043–0.0082) *"
 
 
 def stdout() -> Console:
-    return Console(highlight=False)
+    return Console(highlight=False, emoji=False)  # a file may be named ":key:"
 
 
 def stderr() -> Console:
-    return Console(stderr=True, highlight=False)
+    return Console(stderr=True, highlight=False, emoji=False)
 
 
 def write_json(text: str, target: str) -> None:

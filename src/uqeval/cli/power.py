@@ -9,7 +9,6 @@ import typer
 
 import uqeval
 from uqeval._errors import InputError, UQWarning
-from uqeval._result import to_json
 from uqeval.cli import options as o
 from uqeval.cli.output import stdout, write_json
 
@@ -21,7 +20,9 @@ def power(
     half_width: Annotated[float | None, o.option("Goal: an interval of ± this.")] = None,
     difference: Annotated[float | None, o.option("Goal: detect this difference between two scores.")] = None,
     rows: Annotated[int | None, o.option("Instead of a goal: what can this many rows show?")] = None,
-    auc: Annotated[float | None, o.option("UQ-AUC to expect.")] = None,
+    auc: Annotated[
+        str | None, o.option("UQ-AUC to expect; for a difference that of both scores, as 0.82,0.80, or their mean.")
+    ] = None,
     accuracy: Annotated[float | None, o.option("Accuracy to expect.")] = None,
     correlation: Annotated[float, o.option("Of the two scores' influence values.")] = 0.5,
     chance: Annotated[float, o.option("Chance to detect the difference.", "--power")] = 0.8,
@@ -36,9 +37,12 @@ def power(
 
     Example:  uqeval power --auc 0.8 --accuracy 0.9 --difference 0.02 --correlation 0.9
 
+    Example:  uqeval power --auc 0.82,0.80 --accuracy 0.9 --correlation 0.9
+
     Example:  uqeval power pilot.csv --score entropy --versus margin --difference 0.01
     """
-    known: dict[str, Any] = {"auc": auc, "accuracy": accuracy} if pilot is None else {}
+    both = None if auc is None else _numbers(auc)
+    known: dict[str, Any] = {"auc": both, "accuracy": accuracy} if pilot is None else {}
     if pilot is not None:
         if auc is not None or accuracy is not None:
             raise InputError("Give a pilot file, or --auc and --accuracy; not both.")
@@ -49,7 +53,8 @@ def power(
         raise InputError("Give a pilot file, or both --auc and --accuracy.")
     elif versus is not None or cluster is not None or metric != "uq_auc":
         raise InputError("--metric, --versus and --cluster belong to a pilot file; --auc and --accuracy are of UQ-AUC.")
-    if rows is None and (half_width is None) == (difference is None):
+    two = isinstance(both, tuple)  # they say what the difference is
+    if rows is None and not (two and difference is None) and (half_width is None) == (difference is None):
         raise InputError("Give one of --half-width, --difference and --rows.")
     if rows is not None:
         if half_width is not None or difference is not None:
@@ -75,9 +80,19 @@ def power(
         answer, text = size.to_dict(), str(size)
         text += "".join(f"\n! {warning.message}" for warning in raised)
     if json is not None:
+        from uqeval._result import to_json  # NumPy, which --help need not wait for
+
         write_json(to_json(answer), json)
     if json != "-":
         stdout().print(text, markup=False)
+
+
+def _numbers(text: str) -> float | tuple[float, ...]:
+    try:
+        found = tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(f"--auc must be a number, or two by comma, as 0.82,0.80; it is {text!r}.") from None
+    return found[0] if len(found) == 1 else found
 
 
 def _pilot(path: str, metric: str, score: str, versus: str | None, cluster: str | None) -> tuple[dict[str, Any], int]:

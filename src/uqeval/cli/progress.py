@@ -1,18 +1,21 @@
 """How far it is: a bar for each stage on stderr, and a clean end when a signal comes."""
 
+from __future__ import annotations
+
 import signal
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from uqeval._check import Progress as Reporter
 from uqeval.cli.output import stderr
+
+if TYPE_CHECKING:
+    from uqeval._check import Progress as Reporter
 
 
 def status_console(quiet: bool) -> Console:
@@ -25,28 +28,43 @@ def status_console(quiet: bool) -> Console:
 @contextmanager
 def bars(quiet: bool) -> Iterator[Reporter]:
     """Takes progress(stage, done, total) of the library: a bar for each stage, a line for what has no end yet."""
+    console = status_console(quiet)
+    with _ended_by_signal(), _drawn(console) as draw:
+
+        def report(stage: str, done: int, total: int | None) -> None:
+            if total is not None or done > 0:
+                draw(stage, done, total)
+            elif not quiet:
+                stderr().print(Text(stage, style="yellow"), soft_wrap=True)
+
+        yield report
+
+
+@contextmanager
+def _drawn(console: Console) -> Iterator[Reporter]:
+    """Draws the bars, or nothing on a console that is silent."""
+    if console.quiet:
+        yield lambda stage, done, total: None
+        return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn  # 10 ms, for those who look
+
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         TextColumn("{task.completed:,.0f} of {task.total:,.0f}"),
         TimeRemainingColumn(),
     )
-    console = status_console(quiet)
-    with _ended_by_signal(), Progress(*columns, console=console, transient=True, disable=console.quiet) as progress:
+    with Progress(*columns, console=console, transient=True) as progress:
         tasks: dict[str, Any] = {}
 
-        def report(stage: str, done: int, total: int | None) -> None:
-            if total is None and done == 0:
-                if not quiet:
-                    stderr().print(Text(stage, style="yellow"), soft_wrap=True)
-                return
+        def draw(stage: str, done: int, total: int | None) -> None:
             if stage not in tasks:
                 for task in tasks.values():
                     progress.update(task, visible=False)
                 tasks[stage] = progress.add_task(stage.capitalize())
             progress.update(tasks[stage], completed=done, total=total)
 
-        yield report
+        yield draw
 
 
 @contextmanager

@@ -3,11 +3,13 @@
 Parses, calls, prints: the studies write their folders themselves. Those on real data are in `reproduce_human`.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
@@ -15,10 +17,12 @@ from rich.text import Text
 
 import uqeval
 from uqeval._errors import InputError, MissingExtra
-from uqeval._result import Grid
 from uqeval.cli import options as o
 from uqeval.cli.output import stderr, stdout, write_json
 from uqeval.cli.progress import bars
+
+if TYPE_CHECKING:
+    from uqeval._result import Grid
 
 __all__ = ["Out", "needs", "reproduce", "running", "show"]
 
@@ -125,7 +129,7 @@ def show(study: Any, out: Path, quiet: bool, json: str | None, *more: Grid | str
     console = stdout()
     for part in (study.grid(), *more):
         console.print(
-            _table(part) if isinstance(part, Grid) else Text(part, style="dim"), soft_wrap=isinstance(part, str)
+            Text(part, style="dim") if isinstance(part, str) else _table(part), soft_wrap=isinstance(part, str)
         )
     for title, lines in study.page().short:
         if lines:

@@ -3,24 +3,27 @@
 Predictions come from folders of logits, from models that are run here, or from both; then one study judges them all.
 """
 
+from __future__ import annotations
+
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.text import Text
 
 import uqeval
-from uqeval._check import check_level
 from uqeval._errors import InputError
-from uqeval._result import Grid, number
 from uqeval.cli import options as o
 from uqeval.cli.output import stderr
 from uqeval.cli.reproduce import Out, needs, reproduce, running, show
 from uqeval.pages.words import plural
+
+if TYPE_CHECKING:
+    from uqeval._result import Grid
 
 __all__ = ["reproduce"]
 
@@ -66,6 +69,8 @@ class _Run(SimpleNamespace):
     @contextmanager
     def going(self) -> Iterator[None]:
         """The folder and the progress bar, once all that can be known before a model runs for hours is checked."""
+        from uqeval._check import check_level  # NumPy, which --help need not wait for
+
         library = uqeval.reproduce  # loaded here, which takes a second
         with running(self.out, self.quiet or self.json == "-") as self.progress:
             self.paths, self.timing = list(self.predictions or []), library.study.Timing()
@@ -131,6 +136,8 @@ def _command(own: Callable[..., Any]) -> Callable[..., Any]:
 def _models(study: Any) -> Iterator[Grid]:
     """The models themselves, where they are too few for a correlation."""
     if not study.tests:
+        from uqeval._result import Grid, number  # NumPy, which --help need not wait for
+
         names = uqeval.reproduce.names
         columns = ["accuracy", *names.MAIN, *names.TRUTHS]
         rows = [

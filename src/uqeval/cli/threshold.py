@@ -1,5 +1,7 @@
 """`uqeval threshold`: below which value of a score may one act, and how sure is that?"""
 
+from __future__ import annotations
+
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -9,12 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 import uqeval
-from uqeval._check import check_choice
 from uqeval._errors import InputError, collected
 from uqeval.cli import options as o
 from uqeval.cli.output import stdout, write_json
 from uqeval.cli.progress import status_console
-from uqeval.decide.threshold import Threshold, Thresholds
 
 
 @o.with_columns
@@ -29,15 +29,21 @@ def threshold(
     ] = None,
     level: o.Level = 0.95,
     method: Annotated[
-        str, o.option("fallback (default), fst, sgr, bonferroni or holm; rcps or crc for the joint risk.")
-    ] = "fallback",
+        str, o.option("step-down (default), fallback, fst, sgr, bonferroni or holm; rcps or crc for the joint risk.")
+    ] = "step-down",
     risk: Annotated[
         str, o.option("What is bad: error, loss (a column in 0 to 1), or misaligned (unlike the soft labels).")
     ] = "error",
     cluster: o.Cluster = None,
     cluster_method: Annotated[
-        str, o.option("With clusters: t, or subsample (exact: one row of each, fewer rows).")
+        str, o.option("With clusters: t, exact (bets: from about 1,000 clusters), or subsample (one row of each).")
     ] = "t",
+    largest_cluster: Annotated[
+        int | None, o.option("The most rows that a cluster can ever have; the largest here by default.")
+    ] = None,
+    largest_weight: Annotated[
+        float | None, o.option("The largest weight that an input can ever have; the largest here by default.")
+    ] = None,
     split: Annotated[
         float | None, o.option("Share of the rows that choose, as 0.5; the others give honest estimates.")
     ] = None,
@@ -57,8 +63,11 @@ def threshold(
 
     Example:  uqeval threshold calibration.csv --score entropy,margin --max-risk 0.01,0.02,0.05 --split 0.5
     """
+    from uqeval._check import check_choice  # NumPy, which --help need not wait for
+    from uqeval.decide.rows import CLUSTER_METHODS
+
     targets = _targets(max_risk)
-    check_choice("--cluster-method", cluster_method, ("t", "subsample"))
+    check_choice("--cluster-method", cluster_method, CLUSTER_METHODS)
     with status_console(quiet).status("Reading…") as progress, collected() as notes:
         found = o.read(predictions, cluster=cluster, columns=columns)
         progress.update(f"Choosing among {found.n:,} rows…")
@@ -70,13 +79,15 @@ def threshold(
             predictions=found,
             risk=risk,
             cluster_method=cluster_method,
+            largest_cluster=largest_cluster,
+            largest_weight=largest_weight,
             split=split,
             bound=bound,
             tie=tie,
             seed=seed,
         )
     # The notes hold what reading and choosing had to say.
-    result = Thresholds(replace(t, warnings=tuple(dict.fromkeys(notes))) for t in chosen)
+    result = uqeval.Thresholds(replace(t, warnings=tuple(dict.fromkeys(notes))) for t in chosen)
     if json is not None:
         write_json(result[0].to_json() if len(result) == 1 else result.to_json(), json)
     if json != "-" and not quiet:
@@ -106,7 +117,7 @@ def _names(score: list[str] | None, pred: uqeval.Predictions) -> list[str]:
     return names
 
 
-def print_thresholds(found: Thresholds, console: Console | None = None) -> None:
+def print_thresholds(found: uqeval.Thresholds, console: Console | None = None) -> None:
     """What each promises, a table where there are several, what other rows say, what to beware of."""
     out = console or stdout()
     for t in found:
@@ -125,12 +136,12 @@ def print_thresholds(found: Thresholds, console: Console | None = None) -> None:
         out.print(Text(f"! {note.replace('split=0.5', '--split 0.5')}", style="yellow"))
 
 
-def _numbers(t: Threshold) -> list[str]:
+def _numbers(t: uqeval.Threshold) -> list[str]:
     """What `str` says after the promise: the calibration rows, then the held-out ones."""
     return str(replace(t, warnings=()))[len(t.statement()) :].strip("\n").splitlines()
 
 
-def _table(found: Thresholds) -> Table:
+def _table(found: uqeval.Thresholds) -> Table:
     grid = found.table()
     table = Table(header_style="bold", padding=(0, 1))
     for title in grid.head:

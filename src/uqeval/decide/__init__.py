@@ -2,7 +2,7 @@
 
 from uqeval.decide.choose import choose_threshold
 from uqeval.decide.dominance import Dominance, dominance
-from uqeval.decide.monitor import Check
+from uqeval.decide.monitor import Check, expected_delay
 from uqeval.decide.risk_map import Psi, RiskMap, risk_map
 from uqeval.decide.set_valued import SetReport, SetValuedClassifier
 from uqeval.decide.threshold import Holdout, Threshold, Thresholds
@@ -19,5 +19,6 @@ __all__ = [
     "Thresholds",
     "choose_threshold",
     "dominance",
+    "expected_delay",
     "risk_map",
 ]

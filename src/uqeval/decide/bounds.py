@@ -12,10 +12,13 @@ from numpy.typing import NDArray
 from uqeval._check import Float
 
 FEW_CLUSTERS = 10  # below that many clusters nothing is certified
+# The surer one must be, the more large wrong clusters luck may have left out: so many (second column) are made up where
+# the chance of a false promise is at least the first.
+_MADE_UP = (0.038, 1.0), (0.0095, 1.5), (0.003, 2.0), (0.0008, 2.5), (0.0003, 3.0), (0.0001, 3.5), (0.0, 4.0)
 # Mixtures of stakes, so that nothing is tuned to the data. Shares of the largest stake that cannot ruin, for bets that
-# a risk is lower; the excess of the risk that a stake is best for, for bets that it has risen (1.1 to 19 times).
+# a risk is lower; steps from the smallest to the largest stake, on the log scale, for bets that it has risen.
 SHARES: Float = np.concatenate([2.0 ** np.arange(-9.0, -3.0), np.arange(2.0, 17.0) / 16])
-EXCESSES: Float = 0.1 * 1.6 ** np.arange(12.0)
+RISES: Float = np.arange(12.0) / 11
 
 
 def binomial_p(errors: NDArray[Any], accepted: NDArray[Any], max_risk: float | Float) -> Float:
@@ -62,9 +65,16 @@ def log_mean_exp(x: Float) -> Float:
         return np.log(np.exp(x - top).mean(axis=-1)) + top[..., 0]
 
 
+def rise_excesses(max_risk: float) -> Float:
+    """By how much of itself a risk has risen where a stake is best (Kelly): 10% to 18 times, or what is possible."""
+    most = min(18.0, 0.95 * (1 - max_risk) / max_risk)  # a bet may lose 95% of its stake, not all
+    least = min(0.1, most / 8)
+    return least * (most / least) ** RISES
+
+
 def rise_log_e(losses: Float, max_risk: float) -> Float:
     """log wealth per stake of bets that losses average more than `max_risk`; add them up over batches."""
-    scale = np.minimum(EXCESSES / (1 - max_risk), 0.95 / max_risk)
+    scale = rise_excesses(max_risk) / (1 - max_risk)
     if ((losses == 0) | (losses == 1)).all():  # counts will do
         wrong = float(losses.sum())
         return wrong * np.log1p(scale * (1 - max_risk)) + (len(losses) - wrong) * np.log1p(-scale * max_risk)
@@ -88,12 +98,24 @@ def moments(total: Float, rows: Float) -> Moments:
     return Moments(*(np.array([x], dtype=np.float64) for x in sums))
 
 
-def cluster_p(of: Moments, max_risk: float, *, copies: float = 1.0) -> Float:
+def made_up_clusters(delta: float) -> float:
+    """How many `cluster_p` needs for a promise that may fail with probability `delta`: by simulation, down to 0.0001.
+
+    With one for all, a single test at 0.01 (0.001) passed up to 1.5 (4.8) times as often as it may; with these, up to
+    1.1 times (1.25 at 0.0001).
+    """
+    return next(number for least, number in _MADE_UP if delta >= least)
+
+
+def cluster_p(
+    of: Moments, max_risk: float | Float, *, largest: float, copies: float = 1.0, made_up: float = 1.0
+) -> Float:
     """For losses in clusters: the larger of two p-values, so that both must be small.
 
-    One is a t-test on the clusters' excess loss with one made-up cluster of average size that is all wrong: without it
-    the test is far too bold where errors are rare. The t-test alone is too bold for small levels and uneven clusters,
-    hence the other: the exact binomial at the effective number of rows (Korn & Graubard 1998). Asymptotic, not exact.
+    Both count `made_up` clusters that are all wrong and have as many rows as a cluster can have (`largest`): where
+    wrong ones are large, those that luck left out would have changed the mean, and no row here knows of them. One is
+    a t-test on the clusters' excess loss; alone it is too bold for small levels and uneven clusters, hence the other:
+    the exact binomial at the effective number of rows (Korn & Graubard 1998). Asymptotic, not exact.
     Where clusters are so uneven that a random row lives in one more than twice the average size, the variance is not
     trusted (a large wrong cluster is too easily missing by luck): the rows of a cluster then count as one.
     `copies` answers for a sample that many times as large.
@@ -102,29 +124,30 @@ def cluster_p(of: Moments, max_risk: float, *, copies: float = 1.0) -> Float:
 
     enough = copies * of.clusters >= FEW_CLUSTERS
     clusters, rows = np.where(enough, of.clusters, 1.0), np.where(of.rows > 0, of.rows, 1.0)
-    count, made_up = copies * clusters, (1 - max_risk) * rows / clusters
+    count, most = copies * clusters, (1 - max_risk) * largest
     excess = of.loss - max_risk * of.rows
     squares = of.loss2 - 2 * max_risk * of.both + max_risk**2 * of.rows2
-    mean = (copies * excess + made_up) / (count + 1)
+    mean = (copies * excess + made_up * most) / (count + made_up)
     around = np.maximum(0.0, squares - 2 * mean * excess + clusters * mean**2)
-    error = np.sqrt((copies * around + (made_up - mean) ** 2) / count / (count + 1))
+    error = np.sqrt((copies * around + made_up * (most - mean) ** 2) / (count + made_up - 1) / (count + made_up))
     t_test = np.where(error > 0, stdtr(np.maximum(count - 1, 1), mean / np.where(error > 0, error, 1.0)), 1.0)
-    size = effective_rows(of, copies=copies)
+    size = effective_rows(of, largest=largest, copies=copies, made_up=made_up)
     uneven = of.rows2 * of.clusters > 2 * of.rows**2
     size = np.where(uneven, np.minimum(size, copies * of.rows**2 / np.where(uneven, of.rows2, 1.0)), size)
     return np.where(enough, np.maximum(t_test, binomial_p(size * of.loss / rows, size, max_risk)), 1.0)
 
 
-def effective_rows(of: Moments, *, copies: float = 1.0) -> Float:
+def effective_rows(of: Moments, *, largest: float | None = None, copies: float = 1.0, made_up: float = 1.0) -> Float:
     """How many independent 0/1 rows would tell the mean loss as well: risk·(1 − risk) / variance of the mean.
 
-    Risk and variance are taken with one more cluster, all wrong, of the size in which a random row lives, so that
-    few errors do not look like none.
+    Risk and variance are taken with `made_up` clusters more, all wrong, so that few errors do not look like none: of
+    `largest` rows, or of the size in which a random row lives.
     """
     rows = np.where(of.rows > 0, of.rows, 1.0)
-    size, count = of.rows2 / rows, copies * np.maximum(of.clusters, 1.0)
-    weight = copies * rows + size
-    risk = (copies * of.loss + size) / weight
+    size, count = of.rows2 / rows if largest is None else largest, copies * np.maximum(of.clusters, 1.0)
+    weight = copies * rows + made_up * size
+    risk = (copies * of.loss + made_up * size) / weight
     around = np.maximum(0.0, of.loss2 - 2 * risk * of.both + risk**2 * of.rows2)
-    variance = (copies * around + (size * (1 - risk)) ** 2) / weight**2 * (count + 1) / count
+    squares = copies * around + made_up * (size * (1 - risk)) ** 2
+    variance = squares / weight**2 * (count + made_up) / (count + made_up - 1)
     return np.where(variance > 0, risk * (1 - risk) / np.where(variance > 0, variance, 1.0), count)

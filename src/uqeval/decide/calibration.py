@@ -20,7 +20,7 @@ _AT_ONCE = 1 << 16  # rows whose bets are placed at once
 
 @dataclass
 class Calibration:
-    """A score against 0/1 errors (uint8) or losses in [0, 1], with clusters; all clean."""
+    """A score against 0/1 errors (uint8) or losses in [0, 1], with clusters and weights; all clean."""
 
     score: Float
     loss: NDArray[Any]
@@ -28,6 +28,11 @@ class Calibration:
     bound: str = "betting"  # for losses that are not 0/1: "betting" or "hoeffding-bentkus"
     what: str = "error"  # "error", "loss" or "misaligned"
     ranking: Ranking | None = None  # the score in order, where somebody has it
+    weights: Float | None = None
+    exact: bool = False  # clusters are bet on, not put to the t-test
+    largest: float | None = None  # a bound of `unit_sizes` that holds beyond these rows
+    made_up: float = 1.0  # clusters that the t-test adds
+    exponent: int = 0  # weights came 2**exponent times as large
 
     @property
     def n(self) -> int:
@@ -46,6 +51,20 @@ class Calibration:
     def n_units(self) -> int:
         """Independent units: rows, or clusters."""
         return self.n if self.cluster_rows is None else len(self.cluster_rows)
+
+    @cached_property
+    def unit_sizes(self) -> Float:
+        """What each independent unit weighs: rows of a cluster, or weight."""
+        if self.weights is None:
+            return np.ones(self.n) if self.cluster_rows is None else self.cluster_rows
+        if self.clusters is None:
+            return self.weights
+        return np.bincount(self.clusters[self._order], weights=self.weights[self._order]).astype(np.float64)
+
+    @cached_property
+    def largest_unit(self) -> float:
+        """The most that a unit can weigh: as declared, or as seen."""
+        return max(float(self.unit_sizes.max()), self.largest or 0.0)
 
     @cached_property
     def ordered(self) -> kernels.Order:
@@ -72,14 +91,14 @@ class Calibration:
 
     @cached_property
     def _order(self) -> Int:
-        """Rows by score, then loss, then cluster: neither sums of floats nor the hash depend on the order of rows."""
+        """Rows by score, then loss, cluster, weight: neither sums nor the hash depend on the order of rows."""
         order = self.ordered
         rows = order.row.astype(np.int64)
         if order.ties:  # only those have to be sorted further
             tied = np.flatnonzero(np.repeat(order.size > 1, order.size))
             block = np.repeat(np.arange(len(order.size)), order.size)[tied]
             inside = rows[tied]
-            keys = (self.loss[inside],) if self.clusters is None else (self.clusters[inside], self.loss[inside])
+            keys = [key[inside] for key in (self.weights, self.clusters, self.loss) if key is not None]
             rows[tied] = inside[np.lexsort((*keys, block))]
         return rows
 
@@ -91,9 +110,9 @@ class Calibration:
     def data_hash(self) -> str:
         """SHA-256 of the rows, whatever their order."""
         parts: list[NDArray[Any]] = [self.sorted, self._wrong]
-        if not self.binary or self.clusters is not None:
+        if not self.binary or self.clusters is not None or self.weights is not None:
             parts = [self.score[self._order] + 0.0, self.loss[self._order].astype(np.float64)]
-            parts += [] if self.clusters is None else [self.clusters[self._order]]
+            parts += [part[self._order] for part in (self.clusters, self.weights) if part is not None]
         digest = hashlib.sha256()
         for part in parts:
             digest.update(np.ascontiguousarray(part).data)
@@ -120,48 +139,65 @@ class Calibration:
             return np.searchsorted(self._wrong, thresholds, side="right").astype(np.float64)
         return self._running[self.accepted(thresholds)]
 
+    def weighted(self, thresholds: Float) -> tuple[Float, Float]:
+        """Their loss, and their number, in weight where rows have weights."""
+        if self.weights is None:
+            return self.bad(thresholds), self.accepted(thresholds).astype(np.float64)
+        bad, weight = (running[self.accepted(thresholds)] for running in self._running_weights)
+        return bad, weight
+
+    @cached_property
+    def _running_weights(self) -> tuple[Float, Float]:
+        """Weighted loss, and weight, of the k first rows, k = 0..n."""
+        assert self.weights is not None
+        weights = self.weights[self._order]
+        bad, weight = (np.cumsum(part) for part in (weights * self.loss[self._order], weights))
+        return np.append(0.0, bad), np.append(0.0, weight)
+
     def votes(self, threshold: float) -> float:
         """Loss of the accepted rows where every unit has one vote: a row of a cluster of m has 1/m of one."""
         if self.clusters is None or self.cluster_rows is None:
-            return float(self.bad(np.array([threshold]))[0])
+            return float(self.weighted(np.array([threshold]))[0][0])
         inside = self._order[: int(self.accepted(np.array([threshold]))[0])]
         return float((self.loss[inside] / self.cluster_rows[self.clusters[inside]]).sum())
 
-    def units(self, thresholds: Float) -> Int:
-        """Independent units below t: rows, or clusters with such a row."""
-        if self.clusters is None:
-            return self.accepted(thresholds)
-        return np.searchsorted(self._lowest, thresholds, side="right").astype(np.int64)
-
-    @cached_property
-    def _lowest(self) -> Float:
-        """The lowest score of each cluster, in order."""
-        assert self.clusters is not None
-        lowest = np.full(self.n_units, np.inf)
-        np.minimum.at(lowest, self.clusters, self.score)
-        return np.sort(lowest)
+    @property
+    def ballots(self) -> tuple[float, float]:
+        """The votes of all units, and the most that one more can have: 1, or weight."""
+        if self.weights is None:
+            return float(self.n_units), 1.0
+        return float(self._running_weights[1][-1]), self.largest_unit
 
     # ---- what that proves ----
 
     @property
+    def counts(self) -> bool:
+        """Whether a p-value is that of a number of errors among independent rows."""
+        return self.binary and self.clusters is None and self.weights is None
+
+    @property
     def _bets(self) -> bool:
         """Whether losses are bet on one by one; else their number and total will do."""
-        return not self.binary and self.bound == "betting"
+        if self.exact or self.weights is not None:
+            return True
+        return self.clusters is None and not self.binary and self.bound == "betting"
 
     def _count_p(self, bad: Float, rows: NDArray[Any], max_risk: float) -> Float:
         p = bounds.binomial_p if self.binary else bounds.hoeffding_bentkus_p
         return p(bad, rows, max_risk)
 
+    def _cluster_p(self, of: bounds.Moments, max_risk: float, copies: float) -> Float:
+        return bounds.cluster_p(of, max_risk, largest=self.largest_unit, copies=copies, made_up=self.made_up)
+
     def best_p(self, thresholds: Float, max_risk: float, *, copies: float = 1.0) -> Float:
         """The p-values if no row had any loss: what a region can hope for. No loss is looked at."""
         none = np.zeros(len(thresholds))
+        if self._bets:
+            return bounds.betting_p(copies * self._wealth(self.accepted(thresholds), max_risk, lossless=True))
         if self.clusters is not None:
             lossless = self.moments(thresholds)._replace(loss=none, loss2=none, both=none)
-            return bounds.cluster_p(lossless, max_risk, copies=copies)
-        rows = (copies * self.accepted(thresholds)).astype(np.float64)
-        if self._bets:
-            return bounds.betting_p(rows[:, None] * np.log1p(bounds.betting_scale(max_risk) * max_risk))
-        return self._count_p(none, rows, max_risk)
+            return self._cluster_p(lossless, max_risk, copies)
+        return self._count_p(none, (copies * self.accepted(thresholds)).astype(np.float64), max_risk)
 
     def p_values(self, thresholds: Float, max_risk: float, *, joint: bool = False, copies: float = 1.0) -> Float:
         """Of "the mean loss of the rows with score ≤ t is above max_risk"; `joint`: a rejected row counts as loss 0.
@@ -170,32 +206,72 @@ class Calibration:
         """
         if len(thresholds) == 0:
             return np.empty(0)
-        if self.clusters is not None:
-            assert not joint, "for clusters there is no test of the joint risk that held"
-            return bounds.cluster_p(self.moments(thresholds), max_risk, copies=copies)
         accepted = self.accepted(thresholds)
-        rejected = self.n - accepted if joint else np.zeros_like(accepted)
         if self._bets:
-            right = np.log1p(bounds.betting_scale(max_risk) * max_risk)
-            return bounds.betting_p(copies * (self._wealth(accepted, max_risk) + rejected[:, None] * right))
-        return self._count_p(copies * self.bad(thresholds), copies * (accepted + rejected), max_risk)
+            return bounds.betting_p(copies * self._wealth(accepted, max_risk, joint=joint))
+        if self.clusters is not None:
+            assert not joint, "for clusters there is no t-test of the joint risk that held"
+            return self._cluster_p(self.moments_at(accepted), max_risk, copies)
+        counted = np.full(len(accepted), self.n) if joint else accepted
+        return self._count_p(copies * self.bad(thresholds), copies * counted, max_risk)
 
-    def _wealth(self, accepted: Int, max_risk: float) -> Float:
-        """(thresholds, stakes) log wealth after the accepted rows; kept, for other sizes."""
-        key = (max_risk, accepted.tobytes())
+    def _wealth(self, accepted: Int, max_risk: float, *, joint: bool = False, lossless: bool = False) -> Float:
+        """(thresholds, stakes) log wealth after the accepted rows, as if without loss where `lossless`; kept."""
+        key = (max_risk, joint, lossless, accepted.tobytes())
         if key not in self._kept:
-            self._kept.clear()  # one target at a time
-            losses, scale, done = self.loss[self._order], bounds.betting_scale(max_risk), 0
-            wealth, reached = np.zeros(len(scale)), []
-            with np.errstate(divide="ignore"):
-                for size in accepted:
-                    while done < size:
-                        part = losses[done : min(size, done + _AT_ONCE)]
-                        wealth = wealth + np.log1p(scale[:, None] * (max_risk - part)).sum(axis=1)
-                        done += len(part)
-                    reached.append(wealth)
-            self._kept[key] = np.array(reached)
+            if any(other[0] != max_risk for other in self._kept):
+                self._kept.clear()  # one target at a time
+            losses = np.zeros(self.n) if lossless else self.loss[self._order].astype(np.float64)
+            bet = self._bet_rows if self.clusters is None else self._bet_clusters
+            self._kept[key] = bet(losses, accepted, max_risk, joint)
         return self._kept[key]
+
+    def _bet_rows(self, losses: Float, accepted: Int, max_risk: float, joint: bool) -> Float:
+        """An accepted row of weight w multiplies the wealth by 1 + λw(max_risk − loss), a rejected one by 1 (where the
+        risk is joint, by 1 + λw·max_risk); λ is a share of the largest stake that no weight can ruin."""
+        if self.weights is None and not losses.any():
+            right = np.log1p(bounds.betting_scale(max_risk) * max_risk)
+            counted = np.full(len(accepted), self.n) if joint else accepted
+            return counted.astype(np.float64)[:, None] * right
+        scale, done = bounds.betting_scale(max_risk) / self.largest_unit, 0
+        weights = np.ones(self.n) if self.weights is None else self.weights[self._order]
+        wealth, reached = np.zeros(len(scale)), []
+        with np.errstate(divide="ignore"):
+            for size in accepted:
+                while done < size:
+                    part = slice(done, min(size, done + _AT_ONCE))
+                    factor = scale[:, None] * weights[part]
+                    wealth = wealth + np.log1p(factor * (max_risk - losses[part])).sum(axis=1)
+                    done = part.stop
+                reached.append(wealth)
+        if not joint:
+            return np.array(reached)
+        idle = self._bet_rows(np.zeros(self.n), np.append(accepted, self.n), max_risk, False)
+        return np.array(reached) + idle[-1] - idle[:-1]
+
+    def _bet_clusters(self, losses: Float, accepted: Int, max_risk: float, joint: bool) -> Float:
+        """The same where a cluster's rows are one bet: on its excess Σ w(loss − max_risk), over its accepted rows (over
+        all, where the risk is joint)."""
+        assert self.clusters is not None
+        codes = self.clusters[self._order]
+        weights = np.ones(self.n) if self.weights is None else self.weights[self._order]
+        # Not the whole stake: an excess that rows to come make smaller must not have ruined anybody.
+        scale = -(1 - 1e-9) * bounds.betting_scale(max_risk) / self.largest_unit
+        excess = -max_risk * self.unit_sizes if joint else np.zeros(self.n_units)
+        steps = weights * (losses if joint else losses - max_risk)
+        wealth, done, reached = np.zeros(len(scale)), 0, []
+        for part in np.array_split(excess, 1 + len(excess) // _AT_ONCE):
+            wealth = wealth + np.log1p(scale[:, None] * part).sum(axis=1)
+        for size in accepted:
+            while done < size:
+                end = min(size, done + _AT_ONCE)
+                touched, place = np.unique(codes[done:end], return_inverse=True)
+                before = excess[touched]
+                excess[touched] = after = before + np.bincount(place, weights=steps[done:end])
+                change = np.log1p(scale[:, None] * after) - np.log1p(scale[:, None] * before)
+                wealth, done = wealth + change.sum(axis=1), end
+            reached.append(wealth)
+        return np.array(reached)
 
     def moments(self, thresholds: Float) -> bounds.Moments:
         """Of the clusters below each of the thresholds."""
@@ -222,7 +298,10 @@ class Calibration:
     def take(self, rows: Int) -> Calibration:
         """Some of the rows."""
         codes = None if self.clusters is None else recode(self.clusters[rows])
-        return replace(self, score=self.score[rows], loss=self.loss[rows], clusters=codes, ranking=None)
+        weights = None if self.weights is None else self.weights[rows]
+        return replace(
+            self, score=self.score[rows], loss=self.loss[rows], clusters=codes, weights=weights, ranking=None
+        )
 
     def one_row_per_cluster(self, rng: np.random.Generator) -> Calibration:
         """A random row of each cluster: independent rows again. Does not depend on the order of rows."""
@@ -231,14 +310,16 @@ class Calibration:
         first = np.flatnonzero(np.diff(self.clusters[order], prepend=-1))
         size = np.diff(first, append=len(order))
         chosen = order[first + np.minimum((rng.random(len(first)) * size).astype(np.int64), size - 1)]
-        return replace(self, score=self.score[chosen], loss=self.loss[chosen], clusters=None, ranking=None)
+        alone = replace(self, score=self.score[chosen], loss=self.loss[chosen], clusters=None, ranking=None)
+        return replace(alone, exact=False, largest=None)
 
 
 def split_rows(cals: list[Calibration], share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
     """True for a random share of the rows (of the clusters); does not depend on the order of rows."""
     clusters = cals[0].clusters
     if clusters is None:
-        order = np.lexsort((cals[0].loss, *(cal.score + 0.0 for cal in reversed(cals))))
+        keys = [key for key in (cals[0].weights, cals[0].loss) if key is not None]
+        order = np.lexsort((*keys, *(cal.score + 0.0 for cal in reversed(cals))))
     else:
         order = np.arange(int(clusters.max()) + 1)
     chosen = np.zeros(len(order), dtype=np.bool_)

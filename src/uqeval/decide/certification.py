@@ -27,10 +27,12 @@ class Certification:
     targets: tuple[float, ...]
     level: float
     delta: float  # of each score and target
-    subsample: bool = False
+    cluster_method: str = "t"
     n_scores: int = 1
     thresholds: Float | None = None
     largest_cluster: int | None = None
+    largest_weight: float | None = None
+    declared: bool = False  # the largest cluster (or weight), rather than seen in the rows
 
     @property
     def joint(self) -> bool:
@@ -40,7 +42,7 @@ class Certification:
     @property
     def one_vote(self) -> bool:
         """Whether clusters have one vote each: then the promise is for one random input of each."""
-        return self.subsample or self.method == "crc"
+        return self.cluster_method == "subsample" or self.method == "crc"
 
     def certify(
         self, everything: Calibration, *, name: str | None, chosen: NDArray[np.bool_] | None, seed: int
@@ -50,7 +52,7 @@ class Certification:
         if chosen is not None:
             cal, rest = everything.take(np.flatnonzero(chosen)), everything.take(np.flatnonzero(~chosen))
         tested = cal
-        if self.subsample and cal.clusters is not None:
+        if self.cluster_method == "subsample" and cal.clusters is not None:
             tested = cal.one_row_per_cluster(np.random.default_rng(seed))
         # What holds on average has no delta to share among scores: each gets its share of the risk.
         parts = self.n_scores if self.method == "crc" else 1
@@ -88,7 +90,9 @@ class Certification:
             what=cal.what,
             n_clusters=None if sizes is None else len(sizes),
             largest_cluster=self.largest_cluster,
-            cluster_method=None if sizes is None else "subsample" if self.one_vote else "t",
+            cluster_method=None if sizes is None else "subsample" if self.one_vote else self.cluster_method,
+            largest_weight=self.largest_weight,
+            declared=self.declared,
             n_scores=self.n_scores,
             n_targets=len(self.targets),
             rows_needed=None if feasible else self.rows_needed(cal, tested, max_risk),
@@ -99,8 +103,8 @@ class Certification:
     def _observed(self, cal: Calibration, value: float) -> tuple[Estimate, Estimate]:
         """The coverage and the risk that these rows show."""
         inside = cal.score <= value
-        covered = count(inside, inside, cal.clusters, joint=True)
-        risk = count(inside, cal.loss, cal.clusters, joint=self.joint, one_vote=self.one_vote)
+        covered = count(inside, inside, cal.clusters, joint=True, weights=cal.weights)
+        risk = count(inside, cal.loss, cal.clusters, joint=self.joint, one_vote=self.one_vote, weights=cal.weights)
         return covered.estimate(self.level), risk.estimate(self.level)
 
     def _hopeful(self, tested: Calibration, max_risk: float) -> tuple[Float, NDArray[np.bool_]]:
@@ -112,8 +116,9 @@ class Certification:
                 candidates = np.unique(tested.sorted)
             elif self.method == "sgr":  # the search halves until a test passes: these are the sizes that it looks at
                 candidates = tested.at_size(-(-tested.n // 2 ** np.arange(1, 1 + tested.n.bit_length())))
-        accepted, bad = tested.accepted(candidates), tested.bad(candidates)
-        return candidates, (accepted > 0) & (bad < max_risk * (tested.n if self.joint else accepted))
+        bad, accepted = tested.weighted(candidates)
+        everything = tested.weighted(tested.sorted[-1:])[1]
+        return candidates, (accepted > 0) & (bad < max_risk * (everything if self.joint else accepted))
 
     def rows_needed(self, cal: Calibration, tested: Calibration, max_risk: float) -> int | None:
         """About how many rows like these would certify something, at least; None where none is known."""
@@ -123,9 +128,9 @@ class Certification:
         if self.method != "fst":  # which stops at the first region that fails, hopeful or not
             candidates = candidates[hopeful]
         if self.method == "crc":
-            votes = min(tested.votes(float(t)) for t in candidates[:_MOST_LOOKED])
-            room = max_risk * tested.n_units - votes
-            copies = (1 - max_risk) / room if room > 0 else math.inf
+            every, most = tested.ballots
+            room = max_risk * every - min(tested.votes(float(t)) for t in candidates[:_MOST_LOOKED])
+            copies = (1 - max_risk) * most / room if room > 0 else math.inf
             return max(cal.n + 1, math.ceil(cal.n * copies - 1e-9)) if copies < _MOST_COPIES else None
 
         def enough(copies: float) -> bool:

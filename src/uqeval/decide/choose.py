@@ -9,10 +9,13 @@ from numpy.typing import ArrayLike
 
 from uqeval._check import Nan, check_choice, check_count, check_level, check_seed
 from uqeval._errors import InputError, notify
+from uqeval.decide.bounds import made_up_clusters
 from uqeval.decide.calibration import Calibration, split_rows
 from uqeval.decide.certification import Certification
 from uqeval.decide.rows import (
     CLUSTER_METHODS,
+    bounded_rows,
+    bounded_weight,
     check_candidates,
     check_targets,
     clean_rows,
@@ -21,7 +24,7 @@ from uqeval.decide.rows import (
     warned,
 )
 from uqeval.decide.threshold import Thresholds
-from uqeval.decide.walks import METHODS
+from uqeval.decide.walks import DEFAULT, METHODS
 from uqeval.inputs import Predictions
 
 
@@ -30,7 +33,7 @@ def choose_threshold(
     error: ArrayLike | None = None,
     max_risk: float | Sequence[float] | None = None,
     level: float = 0.95,
-    method: str = "fallback",
+    method: str = DEFAULT,
     *,
     predictions: Predictions | None = None,
     risk: str = "error",
@@ -43,6 +46,7 @@ def choose_threshold(
     n_scores: int = 1,
     largest_cluster: int | None = None,
     weights: ArrayLike | None = None,
+    largest_weight: float | None = None,
     nan: Nan = "raise",
     seed: int | np.random.Generator = 0,
 ) -> Any:
@@ -61,8 +65,9 @@ def choose_threshold(
     level : float
         Confidence.
     method : str
-        "fallback" (default), "fst" (fixed sequence), "sgr", "bonferroni", "holm"; "rcps", "crc" for the joint risk,
-        where "crc" holds on average and not with confidence `level`.
+        "step-down" (default; for 0/1 errors of independent rows, elsewhere it is "fallback"), "fallback", "fst" (fixed
+        sequence), "sgr", "bonferroni", "holm"; "rcps", "crc" for the joint risk, where "crc" holds on average and not
+        with confidence `level`.
     predictions : Predictions, optional
         Where score and error come from instead; see `risk`.
     risk : "error", "loss" or "misaligned"
@@ -70,9 +75,10 @@ def choose_threshold(
         says what `error` holds: pass "loss" for a loss that happens to be 0/1 on these rows.
     clusters : array-like of shape (n,), optional
         Independent units, as a patient id; rows of one cluster may depend on each other.
-    cluster_method : "t" or "subsample"
-        With clusters: a t-test on their excess loss (asymptotic), or one random row of each (exact, fewer rows). The
-        promise of the latter, and of "crc", is for one random input of each cluster.
+    cluster_method : "t", "exact" or "subsample"
+        With clusters: a t-test on their excess loss (asymptotic); a bet on it (exact, but certifies next to nothing
+        below about 1,000 clusters); or one random row of each (exact). The promise of the last, and of "crc", is for
+        one random input of each cluster.
     thresholds : array-like, optional
         Candidates fixed beforehand, in place of quantiles of these rows.
     split : float, optional
@@ -84,9 +90,15 @@ def choose_threshold(
     n_scores : int
         How many scores you tried on these rows, this one included: each then gets its share of 1 − level.
     largest_cluster : int, optional
-        The most rows that a cluster can ever have, for `Threshold.check`; the largest one here by default.
-    weights : not supported
-        There is no exact bound for weighted rows.
+        The most rows that a cluster can ever have; the largest one here by default. No promise about clusters holds
+        without such a bound: a large wrong one may be missing here by luck.
+    weights : array-like of shape (n,), optional
+        How many inputs to come each row stands for, known before its error was; the risk, the coverage and the
+        promise are then weighted. Every method holds (a bet on w·(loss − max_risk), exact); with clusters it needs
+        ``cluster_method="exact"``. Equal weights are no weights.
+    largest_weight : float, optional
+        The largest weight that an input (with clusters: all inputs of a cluster together) can ever have, in the unit of
+        `weights`; the largest one here by default.
     nan : "raise" or "omit"
         What to do with rows that hold NaN.
     seed : int or numpy Generator
@@ -105,6 +117,7 @@ def choose_threshold(
     >>> print(t.statement())  # doctest: +NORMALIZE_WHITESPACE
     Act where entropy ≤ 1.150497354: 94.1% of inputs (92.8%–95.2%).
     With 95% confidence, at most 5% of the accepted inputs are wrong.
+    This holds if inputs to come are drawn as these rows were, each independently of the others.
     """
     level = check_level(level)
     check_choice("method", method, METHODS)
@@ -122,13 +135,26 @@ def choose_threshold(
         tried = max(len(cals), int(n_scores))
         delta = (1 - level) / (len(targets) * tried)
         first = next(iter(cals.values()))
-        if method == "rcps" and first.clusters is not None and cluster_method != "subsample":
-            raise InputError(
-                'method="rcps" with clusters needs cluster_method="subsample": its t-test did not hold in simulations '
-                "with clusters of uneven size."
-            )
-        most = _largest_cluster(first, largest_cluster)
-        rule = Certification(method, tuple(targets), level, delta, cluster_method == "subsample", tried, fixed, most)
+        _refuse(method, first, cluster_method)
+        rows = bounded_rows(largest_cluster, first.cluster_rows)
+        sizes = None if first.weights is None else np.ldexp(first.unit_sizes, first.exponent)
+        weight = bounded_weight(largest_weight, sizes)
+        exact = first.clusters is not None and cluster_method == "exact"
+        largest = rows if weight is None else float(np.ldexp(weight, -first.exponent))
+        known: dict[str, Any] = {"exact": exact, "largest": largest, "made_up": made_up_clusters(delta)}
+        cals = {name: replace(cal, **known) for name, cal in cals.items()}
+        rule = Certification(
+            method=method,
+            targets=tuple(targets),
+            level=level,
+            delta=delta,
+            cluster_method=cluster_method,
+            n_scores=tried,
+            thresholds=fixed,
+            largest_cluster=None if rows is None else int(rows),
+            largest_weight=weight,
+            declared=(largest_cluster if weight is None else largest_weight) is not None,
+        )
         chosen = None if split is None else split_rows(list(cals.values()), float(split), rng)
         if chosen is not None and not 2 <= int(chosen.sum()) <= len(chosen) - 2:
             raise InputError(f"`split` = {split:g} leaves fewer than 2 rows on one side. Pass more rows.")
@@ -145,10 +171,18 @@ def choose_threshold(
     return best[0] if np.ndim(max_risk) == 0 else best  # type: ignore[arg-type]
 
 
-def _largest_cluster(cal: Calibration, given: int | None) -> int | None:
-    if cal.cluster_rows is None:
-        if given is not None:
-            raise InputError("`largest_cluster` needs `clusters`.")
-        return None
-    seen = int(cal.cluster_rows.max())
-    return seen if given is None else check_count("largest_cluster", given, seen, reason=", the largest here")
+def _refuse(method: str, cal: Calibration, cluster_method: str) -> None:
+    """What is not known to hold."""
+    if cal.clusters is None:
+        return
+    if method == "rcps" and cluster_method == "t":
+        raise InputError(
+            'method="rcps" with clusters needs cluster_method="subsample" or cluster_method="exact": its t-test '
+            "did not hold in simulations with clusters of uneven size."
+        )
+    if cal.weights is not None and (cluster_method != "exact" or method == "crc"):
+        raise InputError(
+            f'`weights` with `clusters` need cluster_method="exact" and a method other than "crc"; here they are '
+            f'"{cluster_method}" and "{method}". Or leave the weights out: the promise is then for inputs as these '
+            f"rows are drawn."
+        )

@@ -17,7 +17,15 @@ from uqeval._errors import InputError
 from uqeval._result import number
 from uqeval.decide.calibration import Calibration
 from uqeval.decide.results import Curve, with_notes
-from uqeval.decide.rows import check_targets, clean_rows, find_target, note_few_clusters, only_score, warned
+from uqeval.decide.rows import (
+    check_targets,
+    clean_rows,
+    find_target,
+    note_few_clusters,
+    only_score,
+    refuse_weights,
+    warned,
+)
 from uqeval.inference.bootstrap import check_resamples
 from uqeval.inputs import Predictions
 
@@ -128,6 +136,7 @@ def dominance(
         raise InputError(f"`resamples` must be at least {_FEWEST}; it is {count}. A band needs a distribution.")
     with warned() as notes:
         target = find_target(error, predictions, risk, clusters, tie)
+        refuse_weights(target)
         given = {x: only_score(f"score_{x}", s, predictions) for x, s in (("a", score_a), ("b", score_b))}
         a, b = clean_rows({x: values for x, (_, values) in given.items()}, target, nan).values()
         note_few_clusters(a)

@@ -20,7 +20,14 @@ class Outcome:
     """The rows that count."""
 
     losses: Float  # of each, ascending: sums must not depend on the order of rows
-    clusters: tuple[Float, Float] | None  # loss and rows of each cluster; shares of its rows where it has one vote
+    # Loss and rows of each cluster; shares of its rows where it has one vote; in weight where rows have weights.
+    clusters: tuple[Float, Float] | None
+    alone: bool = False  # whether each weighted row is a "cluster" of its own
+
+    @property
+    def units(self) -> int:
+        """How many independent ones count: rows, or clusters that have such rows."""
+        return len(self.losses) if self.clusters is None else int((self.clusters[1] > 0).sum())
 
     @property
     def votes(self) -> float:
@@ -50,8 +57,11 @@ class Outcome:
         if n == 0:
             return Estimate(math.nan, math.nan, math.nan, math.nan, level, "none", 0)
         low, high = self.interval(level)
+        method: str
+        units: int | None
         if self.clusters is not None:
             se, method, units = _cluster_se(*self.clusters), "logit cluster t", len(self.clusters[1])
+            method, units = ("logit t", None) if self.alone else (method, units)
         else:
             se = float(self.losses.std(ddof=1)) / math.sqrt(n) if n > 1 else math.nan
             method, units = "Clopper–Pearson" if self._binary else "logit t", None
@@ -63,13 +73,20 @@ class Outcome:
             return 1.0
         if self.clusters is not None:
             total, rows = self.clusters
-            return float(bounds.cluster_p(bounds.moments(rows - total, rows), 1 - max_risk)[0])
+            right = bounds.moments(rows - total, rows)
+            return float(bounds.cluster_p(right, 1 - max_risk, largest=float(rows.max()))[0])
         p = bounds.binomial_p if self._binary else bounds.hoeffding_bentkus_p
         return float(p(np.array([self.votes - self.lost]), np.array([self.votes]), 1 - max_risk)[0])
 
 
 def count(
-    inside: NDArray[np.bool_], loss: NDArray[np.generic], clusters: Int | None, *, joint: bool, one_vote: bool = False
+    inside: NDArray[np.bool_],
+    loss: NDArray[np.generic],
+    clusters: Int | None,
+    *,
+    joint: bool,
+    one_vote: bool = False,
+    weights: Float | None = None,
 ) -> Outcome:
     """The accepted rows (`inside`), or all of them where the promise is `joint`: a rejected one has then lost nothing.
 
@@ -77,12 +94,16 @@ def count(
     """
     counted = np.ones(len(loss), dtype=np.bool_) if joint else inside
     losses = np.where(inside, loss, 0).astype(np.float64)[counted]
-    if clusters is None:
+    if clusters is None and weights is None:
         return Outcome(np.sort(losses), None)
+    weight = np.ones(len(losses)) if weights is None else weights[counted]
+    if clusters is None:
+        order = np.lexsort((weight, losses))
+        return Outcome(losses[order], ((weight * losses)[order], weight[order]), alone=True)
     codes, number = clusters[counted], int(clusters.max(initial=-1)) + 1
-    order = np.lexsort((losses, codes))
-    total = np.bincount(codes[order], weights=losses[order], minlength=number).astype(np.float64)
-    rows = np.bincount(codes, minlength=number).astype(np.float64)
+    order = np.lexsort((weight, losses, codes))
+    total = np.bincount(codes[order], weights=(weight * losses)[order], minlength=number).astype(np.float64)
+    rows = np.bincount(codes[order], weights=weight[order], minlength=number).astype(np.float64)
     if one_vote:
         votes = 1 / np.bincount(clusters, minlength=number)
         total, rows = votes * total, votes * rows

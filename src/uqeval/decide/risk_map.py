@@ -1,7 +1,8 @@
 """The map ψ from a prescribed risk to the threshold that keeps it, with a band that holds for all risks at once."""
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -15,12 +16,14 @@ from uqeval.decide.calibration import Calibration
 from uqeval.decide.outcome import cluster_intervals
 from uqeval.decide.results import Curve, with_notes
 from uqeval.decide.rows import (
+    bounded_rows,
     check_candidates,
     check_target,
     clean_rows,
     find_target,
     note_few_clusters,
     only_score,
+    refuse_weights,
     warned,
 )
 from uqeval.inference.forms import risk_band
@@ -95,6 +98,7 @@ def risk_map(
     clusters: ArrayLike | None = None,
     thresholds: ArrayLike | None = None,
     tie: str = "drop",
+    largest_cluster: int | None = None,
     nan: Nan = "raise",
 ) -> RiskMap:
     """Risk below every threshold of a grid, with pointwise and simultaneous bands; read ψ from it.
@@ -102,11 +106,11 @@ def risk_map(
     The curve of `metrics.mce_curve` (or of `mbc_curve`, with ``risk="misaligned"``) at up to 100 equally spaced numbers
     of accepted rows. The simultaneous band is exact for 0/1 errors of independent rows and thresholds fixed beforehand
     (Clopper–Pearson at 1 − (1 − level)/m for each of m thresholds); a loss in [0, 1] gets Hoeffding–Bentkus bounds,
-    clusters a t interval on the logit scale.
+    clusters a t interval on the logit scale, joined with the risks that the test of `choose_threshold` lets be.
 
     Parameters
     ----------
-    score, error, predictions, risk, clusters, thresholds, tie, nan
+    score, error, predictions, risk, clusters, thresholds, tie, largest_cluster, nan
         As for `choose_threshold`, one score.
     level : float
         Confidence of each of the two bands.
@@ -126,9 +130,11 @@ def risk_map(
     level = check_level(level)
     with warned() as notes:
         target = find_target(error, predictions, risk, clusters, tie)
+        refuse_weights(target)
         name, values = only_score("score", score, predictions, "Pass one; call risk_map once for each.")
         cal = clean_rows({name: values}, target, nan)[name]
         note_few_clusters(cal)
+        cal = replace(cal, largest=bounded_rows(largest_cluster, cal.cluster_rows))
     return map_rows(cal, name, level, check_candidates(thresholds), tuple(notes))
 
 
@@ -151,7 +157,7 @@ def map_rows(
 def band(cal: Calibration, accepted: Int, bad: Float, level: float) -> tuple[Float, Float]:
     """Two-sided bounds of the risk of so many accepted rows with such a loss."""
     if cal.clusters is not None:
-        return cluster_intervals(cal.moments_at(accepted), level)
+        return _cluster_band(cal.moments_at(accepted), level, cal.largest_unit)
     if cal.binary:
         return risk_band(accepted, bad, level)
     alpha = (1 - level) / 2
@@ -159,10 +165,28 @@ def band(cal: Calibration, accepted: Int, bad: Float, level: float) -> tuple[Flo
 
 
 def _upper(total: Float, accepted: Int, alpha: float) -> Float:
-    """The largest mean loss that Hoeffding–Bentkus does not rule out, by bisection."""
-    low, high = total / accepted, np.ones(len(total))
+    """The largest mean loss that Hoeffding–Bentkus does not rule out."""
+    return _largest_risk(total / accepted, lambda risk: bounds.hoeffding_bentkus_p(total, accepted, risk) > alpha)
+
+
+def _cluster_band(of: bounds.Moments, level: float, largest: float) -> tuple[Float, Float]:
+    """The intervals of each region, widened to the risks that the test of `choose_threshold` does not rule out: a wrong
+    (or a right) cluster of the largest size may be missing by luck."""
+    right = of._replace(loss=of.rows - of.loss, loss2=of.rows2 - 2 * of.both + of.loss2, both=of.rows2 - of.both)
+    wrong_end, right_end = (_cluster_upper(part, (1 - level) / 2, largest) for part in (of, right))
+    low, high = cluster_intervals(of, level)
+    return np.minimum(low, 1 - right_end), np.maximum(high, wrong_end)
+
+
+def _cluster_upper(of: bounds.Moments, alpha: float, largest: float) -> Float:
+    return _largest_risk(of.loss / of.rows, lambda risk: bounds.cluster_p(of, risk, largest=largest) > alpha)
+
+
+def _largest_risk(observed: Float, possible: Callable[[Float], NDArray[np.bool_]]) -> Float:
+    """The largest risk that is possible, by bisection from the observed ones upward."""
+    low, high = observed, np.ones(len(observed))
     for _ in range(50):
         middle = (low + high) / 2
-        out = bounds.hoeffding_bentkus_p(total, accepted, np.minimum(middle, 1 - 1e-15)) <= alpha
-        low, high = np.where(out, low, middle), np.where(out, middle, high)
+        kept = possible(np.minimum(middle, 1 - 1e-15))
+        low, high = np.where(kept, middle, low), np.where(kept, high, middle)
     return high

@@ -10,14 +10,24 @@ from numpy.typing import ArrayLike, NDArray
 
 from uqeval import scores as score_functions
 from uqeval import truth
-from uqeval._check import Float, Nan, check_choice, check_codes, check_lengths, check_rows, check_vector, omits
+from uqeval._check import (
+    Float,
+    Nan,
+    check_choice,
+    check_codes,
+    check_count,
+    check_lengths,
+    check_rows,
+    check_vector,
+    omits,
+)
 from uqeval._errors import InputError, collected, notify
 from uqeval.decide.bounds import FEW_CLUSTERS
 from uqeval.decide.calibration import Calibration
 from uqeval.inputs import Predictions
 
 RISKS = ("error", "loss", "misaligned")
-CLUSTER_METHODS = ("t", "subsample")
+CLUSTER_METHODS = ("t", "subsample", "exact")
 
 
 @contextmanager
@@ -72,6 +82,7 @@ class Target:
     kept: NDArray[np.bool_] | None  # rows of the predictions that are used
     what: str
     kind: Literal["error", "loss01"]
+    weights: Any = None
 
 
 def find_target(
@@ -80,26 +91,22 @@ def find_target(
     """The bad rows, from arrays or from predictions."""
     check_choice("risk", risk, RISKS)
     check_choice("tie", tie, ("drop", "error"))
-    if weights is not None or (predictions is not None and predictions.weights is not None):
-        raise InputError(
-            "`weights` cannot be used: no exact bound for weighted rows is known. Leave them out (the promise is then "
-            "for inputs as these rows are drawn), or draw rows in proportion to their weights first."
-        )
     if predictions is None:
         if error is None:
             raise InputError("`error` is missing. Pass 0/1 errors (or losses in [0, 1]), or predictions=.")
-        return Target(error, clusters, None, risk, "loss01")
+        return Target(error, clusters, None, risk, "loss01", weights)
     if error is not None:
         raise InputError("Pass `error` or `predictions`, not both.")
     codes = predictions.clusters if clusters is None else clusters
+    weights = predictions.weights if weights is None else weights
     if risk == "error":
         if (wrong := truth.error_of(predictions)) is None:
             raise InputError('The predictions have no labels or errors. Pass risk="loss" for their loss.')
-        return Target(wrong, codes, None, "error", "error")
+        return Target(wrong, codes, None, "error", "error", weights)
     if risk == "loss":
         if predictions.loss is None:
             raise InputError('The predictions have no `loss`. Pass one in [0, 1], or risk="error".')
-        return Target(predictions.loss, codes, None, "loss", "loss01")
+        return Target(predictions.loss, codes, None, "loss", "loss01", weights)
     if (aligned := truth.misaligned_of(predictions)) is None:
         raise InputError("The predictions have no `soft_labels` (or nothing to predict from). Pass them.")
     apart, tied = aligned
@@ -108,17 +115,26 @@ def find_target(
         "probable one (with 3, about one in ten is another)."
     )
     if not tied.any():
-        return Target(apart, codes, None, "misaligned", "error")
+        return Target(apart, codes, None, "misaligned", "error", weights)
     fate = "count as misaligned" if tie == "error" else "are left out"
     notify(f"{int(tied.sum())} rows have a tied majority and {fate}.")
     if tie == "error":
-        return Target(apart | tied, codes, None, "misaligned", "error")
+        return Target(apart | tied, codes, None, "misaligned", "error", weights)
     kept = ~tied
-    if codes is not None:
-        codes = check_codes("clusters", codes)[0]
-        check_lengths(soft_labels=tied, clusters=codes)
-        codes = codes[kept]
-    return Target(apart[kept], codes, kept, "misaligned", "error")
+    codes = None if codes is None else check_codes("clusters", codes)[0]
+    weights = None if weights is None else check_vector("weights", weights)
+    check_lengths(soft_labels=tied, clusters=codes, weights=weights)
+    codes, weights = (None if part is None else part[kept] for part in (codes, weights))
+    return Target(apart[kept], codes, kept, "misaligned", "error", weights)
+
+
+def refuse_weights(target: Target) -> None:
+    """Where only a threshold is known to hold for weighted rows."""
+    if target.weights is not None:
+        raise InputError(
+            "`weights` cannot be used here: no band for weighted rows is known to hold. Leave them out (the answer is "
+            "then for inputs as these rows are drawn); choose_threshold takes them."
+        )
 
 
 def find_scores(score: Any, predictions: Predictions | None) -> dict[str | None, Any]:
@@ -162,11 +178,26 @@ def clean_rows(
         rows = np.where(np.isnan(list(given.values())).any(axis=0), np.nan, rows)
     cleaned: dict[str | None, Calibration] = {}
     for key, values in zip(scores, given.values(), strict=True):
-        s, e, _, g = check_rows(values, rows, kind=target.kind, name=name, clusters=target.clusters, nan=nan)
+        s, e, w, g = check_rows(
+            values, rows, target.weights, kind=target.kind, name=name, clusters=target.clusters, nan=nan
+        )
         reject_lowest(s)
         e = e if e.dtype == np.uint8 else e + 0.0  # −0.0 is 0.0
-        cleaned[key] = Calibration(s, e, g, bound, target.what if e.dtype == np.uint8 else "loss")
+        what, exponent = (
+            target.what if e.dtype == np.uint8 else "loss",
+            _exponent(target.weights, rows if omit else None, w),
+        )
+        cleaned[key] = Calibration(s, e, g, bound, what, weights=w, exponent=exponent)
     return cleaned
+
+
+def _exponent(given: Any, rows: Float | None, clean: Float | None) -> int:
+    """By which power of two the checks have divided very large or very small weights; `rows` are NaN where omitted."""
+    if clean is None:
+        return 0
+    weights = check_vector("weights", given, missing=True)
+    top = np.nanmax(weights if rows is None else weights[~np.isnan(rows)])
+    return int(np.frexp(top)[1]) - int(np.frexp(clean.max())[1])
 
 
 def reject_lowest(score: Float) -> None:
@@ -180,3 +211,35 @@ def note_few_clusters(cal: Calibration) -> None:
     """Warns where there are too few independent units."""
     if cal.cluster_rows is not None and len(cal.cluster_rows) < FEW_CLUSTERS:
         notify(f"few clusters ({len(cal.cluster_rows)}): intervals and bands are unreliable")
+
+
+UNWEIGHTED = (
+    "The threshold was chosen with weights, but a check counts every row once. Pass rows drawn as inputs come, not the "
+    "weighted sample: there a false alarm is likely."
+)
+
+
+def bounded_rows(given: Any, sizes: Float | None) -> float | None:
+    """The most rows that a cluster can have: as declared, or as seen; None where there are no clusters."""
+    if sizes is None:
+        if given is not None:
+            raise InputError("`largest_cluster` needs `clusters`.")
+        return None
+    seen = float(sizes.max())
+    if given is None:
+        return seen
+    return float(check_count("largest_cluster", given, int(seen), reason=", the largest here"))
+
+
+def bounded_weight(given: Any, sizes: Float | None) -> float | None:
+    """The most that a row (or a cluster) can weigh: as declared, or as seen; None where there are no weights."""
+    if sizes is None:
+        if given is not None:
+            raise InputError("`largest_weight` needs `weights` that differ.")
+        return None
+    seen = float(sizes.max())
+    if given is None:
+        return seen
+    if isinstance(given, bool) or not isinstance(given, int | float | np.number) or not seen <= given < np.inf:
+        raise InputError(f"`largest_weight` must be a number ≥ {seen:g}, the largest here; it is {given!r}.")
+    return float(given)

@@ -15,14 +15,19 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from uqeval._check import MEND, Nan, check_choice, check_count, check_level, check_rows, check_vector
-from uqeval._errors import InputError
+from uqeval._errors import InputError, notify
 from uqeval._result import Grid, Result, as_text, number, strict, to_json
-from uqeval.decide.monitor import Check, look
+from uqeval.decide.monitor import Check, expected_delay, look
 from uqeval.decide.outcome import count
 from uqeval.decide.results import SCHEMA_VERSION, Stored, read_json, with_notes
-from uqeval.decide.rows import CLUSTER_METHODS, RISKS, check_target
+from uqeval.decide.rows import CLUSTER_METHODS, RISKS, UNWEIGHTED, check_target
 from uqeval.decide.walks import JOINT, METHODS
 from uqeval.inference.result import Estimate
+
+_OLD_TEST = (
+    "This threshold was chosen by an earlier version, whose test for clusters broke its promise where large clusters "
+    "are wrong more often than small ones. Choose it again."
+)
 
 
 def shown(value: float, digits: int = 10) -> str:
@@ -69,7 +74,8 @@ class Threshold(Stored):
     score: str | None = None
     n_clusters: int | None = None
     largest_cluster: int | None = None
-    cluster_method: str | None = None  # "t"; "subsample": the promise is for one random input of each cluster
+    # "t" or "exact"; "subsample": the promise is for one random input of each cluster.
+    cluster_method: str | None = None
     n_scores: int = 1  # scores that were tried on these rows
     n_targets: int = 1  # targets that hold jointly
     rows_needed: int | None = None  # to certify anything, at least about, were the rows like these; None: not known
@@ -78,6 +84,8 @@ class Threshold(Stored):
     data_hash: str = ""
     created_with: dict[str, str] = field(default_factory=dict, repr=False)
     warnings: tuple[str, ...] = ()
+    largest_weight: float | None = None  # rows are weighted: then so are coverage and risk, here and to come
+    declared: bool = False  # whether the largest cluster (or weight) was declared; else it is the largest seen
 
     # ---- use ----
 
@@ -107,19 +115,21 @@ class Threshold(Stored):
         previous: Check | None = None,
         largest_cluster: int | None = None,
         level: float | None = None,
+        run_length: int | None = None,
         nan: Nan = "raise",
     ) -> Check:
         """Whether the promised risk still holds on new labelled rows.
 
         Call it again with the next rows and ``previous=`` the last answer, as often as you like: the chance of a
-        false alarm stays below 1 − level over all looks together (a betting test, see `uqeval.decide.monitor`). Or
-        call it on all rows seen so far, without `previous`: the evidence is the same, but an alarm that an earlier look
-        raised is then not remembered.
+        false alarm stays below 1 − level over all looks together (a betting test, see `uqeval.decide.monitor`).
+        One call is one look. Small looks in the order of time notice a change soonest: within a look the order is
+        not seen, so that a call on all rows of a year asks for the year as a whole, and says nothing of its last week.
 
         Parameters
         ----------
         score, error : array-like of shape (n,)
-            New rows, as they were for `choose_threshold`.
+            New rows, as for `choose_threshold`. Where it had weights: rows drawn as inputs come, not the weighted
+            sample, since each counts once here.
         clusters : array-like of shape (n,), optional
             Needed where the threshold was chosen with clusters; all rows of a cluster belong into one call.
         previous : Check, optional
@@ -128,6 +138,10 @@ class Threshold(Stored):
             The most accepted rows that any cluster can have; the largest cluster of the calibration by default.
         level : float, optional
             Confidence of an alarm; that of the threshold by default.
+        run_length : int, optional
+            Promise so many accepted rows (clusters; all rows where the promise is joint) between false alarms on
+            average, or more, in place of hardly one in a lifetime: a change is noticed sooner. Among the first n,
+            a false alarm has a chance of at most (1 − level) + n / run_length.
         nan : "raise" or "omit"
             What to do with rows that hold NaN.
 
@@ -142,6 +156,8 @@ class Threshold(Stored):
         >>> promise.check([0.1, 0.2, 0.9], [0, 0, 1]).holds
         True
         """
+        if self.largest_weight is not None and previous is None:
+            notify(UNWEIGHTED)
         if clusters is None and self.n_clusters is not None:
             raise InputError("The threshold was chosen with `clusters`. Pass the clusters of the new rows too.")
         most = self.largest_cluster if largest_cluster is None else check_count("largest_cluster", largest_cluster)
@@ -158,12 +174,26 @@ class Threshold(Stored):
         start = Check(
             max_risk=self.max_risk,
             level=self.level if level is None else check_level(level),
+            run_length=None if run_length is None else check_count("run_length", run_length),
             threshold_hash=self._identity(),
             largest_cluster=None if clusters is None else most,
         )
         inside, one_vote = self.accept(s), self.cluster_method == "subsample"
         seen = count(inside, e, g, joint=self.joint, one_vote=one_vote)
         return look(start, previous, inside, seen, one_vote=one_vote)
+
+    def expected_delay(
+        self, factor: float = 2.0, *, level: float | None = None, after: int = 10_000, run_length: int | None = None
+    ) -> float:
+        """Labelled rows that count until `check` notices a risk of `factor` times the promise; see `expected_delay`.
+
+        Clusters with one vote each count as rows do. NaN where it depends on more than the promise (rows of clusters),
+        and where the threshold accepts nothing.
+        """
+        if not self.feasible or self.cluster_method not in (None, "subsample"):
+            return math.nan
+        level = self.level if level is None else level
+        return expected_delay(self.max_risk, level, factor=factor, after=after, run_length=run_length)
 
     def _identity(self) -> str:
         parts = (repr(self.value), repr(self.max_risk), self.method, str(self.cluster_method), self.data_hash)
@@ -180,6 +210,10 @@ class Threshold(Stored):
 
     # ---- store ----
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values by field name, and the promise in words."""
+        return super().to_dict() | {"promise": self.promise}
+
     def to_json(self) -> str:
         """JSON that `from_json` reads and a service can load: value, promise, method, version, hash of the data."""
         data = strict(self.to_dict())
@@ -195,6 +229,12 @@ class Threshold(Stored):
             data["value"] = -math.inf
         elif data.get("value") == "inf":
             data["value"] = math.inf
+        data.pop("promise", None)  # the other fields say it
+        # What files of version 0.1 lack. Their t-test took the average cluster for the largest.
+        old = "declared" not in data
+        data = {"largest_weight": None, "declared": False} | data
+        if old and data.get("cluster_method") == "t" and isinstance(data.get("warnings"), list):
+            data["warnings"].append(_OLD_TEST)
         stored = super()._from_dict(data)
         known = stored.what in RISKS and stored.cluster_method in (None, *CLUSTER_METHODS)
         if math.isnan(stored.value) or not known:
@@ -210,9 +250,8 @@ class Threshold(Stored):
         row = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in skipped}
         row |= {"coverage_low": self.coverage_interval[0], "coverage_high": self.coverage_interval[1]}
         if self.holdout is not None:
-            h = self.holdout
-            row |= {"holdout_coverage": h.coverage.value, "holdout_risk": h.risk.value}
-            row |= {"holdout_risk_low": h.risk.low, "holdout_risk_high": h.risk.high}
+            risk, row["holdout_coverage"] = self.holdout.risk, self.holdout.coverage.value
+            row |= {"holdout_risk": risk.value, "holdout_risk_low": risk.low, "holdout_risk_high": risk.high}
         return [row]
 
     # ---- print ----
@@ -228,25 +267,71 @@ class Threshold(Stored):
                 return f"{text} How many rows it would take is not known; try another method or target."
             return f"{text} At least about {self.rows_needed:,} rows like these would be needed (there are {self.n:,})."
         if self.method == "by hand":
-            return f"Act where {name} ≤ {shown(self.value)}. It was promised that {self._promised()}."
+            return f"Act where {name} ≤ {shown(self.value)}. {self.promise}"
         low, high = self.coverage_interval
+        inputs = "inputs" if self.largest_weight is None else "inputs, by weight"
+        region = f"Act where {name} ≤ {shown(self.value)}: {self.coverage:.1%} of {inputs} ({low:.1%}–{high:.1%})."
+        return f"{region} {self.promise}"
+
+    @property
+    def promise(self) -> str:
+        """What holds, how surely, and under which assumption, in two sentences.
+
+        Examples
+        --------
+        >>> import uqeval as uq
+        >>> t = uq.choose_threshold("entropy", predictions=uq.datasets.example(), max_risk=0.05)
+        >>> print(t.promise)  # doctest: +NORMALIZE_WHITESPACE
+        With 95% confidence, at most 5% of the accepted inputs are wrong.
+        This holds if inputs to come are drawn as these rows were, each independently of the others.
+        """
+        if not self.feasible:
+            return "Nothing is promised: no input is accepted."
+        if self.method == "by hand":
+            return f"It was promised that {self._promised()}."
         sure = f"With {100 * self.level:.6g}% confidence{' (asymptotic)' if self.cluster_method == 't' else ''}"
         if self.method == "crc":
             sure = "On average over calibration sets"
-        return (
-            f"Act where {name} ≤ {shown(self.value)}: {self.coverage:.1%} of inputs ({low:.1%}–{high:.1%}). "
-            f"{sure}, {self._promised()}."
-        )
+        return f"{sure}, {self._promised()}. This holds if {self._assumed()}."
+
+    def _assumed(self) -> str:
+        come, here = ("inputs", "these rows") if self.n_clusters is None else ("clusters", "these")
+        drawn = f"{come} to come are drawn as {here} were, each independently of the others"
+        source = "as declared" if self.declared else "the largest here"
+        if self.largest_weight is not None:
+            unit = "row" if self.n_clusters is None else "cluster"
+            return (
+                f"these {unit}s were drawn independently of each other, the weights say how many inputs each row "
+                f"stands for and were set before the errors were known, and no {unit} can weigh more than "
+                f"{self.largest_weight:g} ({source})"
+            )
+        if self.cluster_method in ("t", "exact"):
+            return f"{drawn}, and no cluster has more than {self.largest_cluster:,} rows ({source})"
+        return drawn
 
     def _promised(self) -> str:
         share = f"at most {100 * self.max_risk:.6g}% of"
         inputs = "inputs" if self.cluster_method != "subsample" else "inputs (one from each cluster)"
+        inputs += "" if self.largest_weight is None else ", counted by weight,"
         if self.what == "loss":
-            spread = f"of the accepted {inputs}, spread over all," if self.joint else f"of the accepted {inputs}"
-            return f"the mean loss {spread} is at most {self.max_risk:g}"
+            spread = f"{inputs.removesuffix(',')}, spread over all," if self.joint else inputs
+            return f"the mean loss of the accepted {spread} is at most {self.max_risk:g}"
         bad = "wrong" if self.what == "error" else "unlike the majority label"
         among = f"all {inputs} are accepted and" if self.joint else f"the accepted {inputs} are"
         return f"{share} {among} {bad}"
+
+    def _delay(self) -> str | None:
+        """How soon a doubled risk would be noticed, in words."""
+        rows = self.expected_delay() if self.max_risk <= 0.5 else math.nan
+        if math.isnan(rows):
+            return None
+        loss = f"mean loss rises to {2 * self.max_risk:g}"
+        bad = loss if self.what == "loss" else f"risk rises to {200 * self.max_risk:.6g}%"
+        units = "rows" if self.cluster_method is None else "clusters"
+        counted = f"labelled {units}" if self.joint else f"labelled accepted {units}"
+        counted += "" if self.largest_weight is None else " drawn as inputs come"
+        about = f"about {float(f'{rows:.2g}'):,.0f}"
+        return f"if the {bad}, check notices after {about} {counted}, even after 10,000 good ones"
 
     def __str__(self) -> str:
         lines = [self.statement()]
@@ -255,10 +340,9 @@ class Threshold(Stored):
                 f"{self.n_accepted:,} of {self.n:,} calibration rows accepted, observed risk {number(self.risk)} "
                 f"(on the rows that chose the threshold: optimistic)"
             )
-        if self.holdout is not None:
-            lines.append(
-                f"on {self.holdout.n:,} other rows: coverage {self.holdout.coverage}, risk {self.holdout.risk}"
-            )
+        lines += [] if (delay := self._delay()) is None else [delay]
+        if (held := self.holdout) is not None:
+            lines.append(f"on {held.n:,} other rows: coverage {held.coverage}, risk {held.risk}")
         return with_notes(lines, self.warnings)
 
 

@@ -1,6 +1,6 @@
 """Which regions are certified: every method tests sub-level sets {score ≤ t} and returns the largest one it may.
 
-The first five bound the risk among the accepted rows; "rcps" and "crc" bound the share of all rows that are accepted
+The first six bound the risk among the accepted rows; "rcps" and "crc" bound the share of all rows that are accepted
 and wrong. All but "crc" hold with probability 1 − delta, given valid p-values; "crc" holds on average. The tested
 thresholds depend on the scores only, never on the labels.
 """
@@ -12,9 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uqeval._check import Float, Int
+from uqeval.decide import step_down
 from uqeval.decide.calibration import Calibration
 
-METHODS = ("fallback", "fst", "sgr", "bonferroni", "holm", "rcps", "crc")
+METHODS = ("step-down", "fallback", "fst", "sgr", "bonferroni", "holm", "rcps", "crc")
+DEFAULT = "step-down"
 JOINT = ("rcps", "crc")
 _STARTS = 5
 _SIZES = 50  # candidates of "bonferroni" and "holm"
@@ -36,8 +38,12 @@ def largest_certified(
     if len(thresholds) == 0:
         return -math.inf
     p = cal.p_values(thresholds, max_risk)
-    if method == "fallback":
-        best = _walk(p, _budget(best_p, cal.units(thresholds), cal.n_units, delta))
+    if method in ("step-down", "fallback"):
+        budget = _budget(best_p, cal.accepted(thresholds), cal.n, delta)
+        if method == "step-down" and cal.counts and len(p) <= step_down.MOST:
+            best = step_down.largest(p, cal.accepted(thresholds), max_risk, delta, budget)
+        else:
+            best = _walk(p, budget)
     else:
         best = _RULES[method](p, delta)
     return float(thresholds[best]) if best >= 0 else -math.inf
@@ -58,20 +64,20 @@ def _walk(p: Float, budget: Float) -> int:
     return best
 
 
-def _budget(best_p: Float, units: Int, total: float, delta: float) -> Float:
+def _budget(best_p: Float, rows: Int, total: float, delta: float) -> Float:
     """delta in equal parts at equally spaced starts, from the first region that such a part could certify.
 
     A start before that region is wasted: even without an error the test would fail. So there are five starts where
     the rows allow, and fewer where a fifth of delta would need more than a third of the rows. A single start would
-    lose everything to one confident error: then a fifth of delta waits at half of the rows. `best_p` and `units` say
+    lose everything to one confident error: then a fifth of delta waits at half of the rows. `best_p` and `rows` say
     nothing of the losses.
     """
-    budget, starts = np.zeros(len(best_p)), _starts(best_p, units, total, delta)
+    budget, starts = np.zeros(len(best_p)), _starts(best_p, rows, total, delta)
     if starts > 1:
         first = _first(best_p <= delta / starts)
         np.add.at(budget, first + np.arange(starts) * (len(best_p) - first) // starts, delta / starts)
         return budget
-    first, half = _first(best_p <= (1 - _KEPT) * delta), _first(units >= total / 2)
+    first, half = _first(best_p <= (1 - _KEPT) * delta), _first(rows >= total / 2)
     if first < half < len(best_p):
         budget[[first, half]] = (1 - _KEPT) * delta, _KEPT * delta
     else:
@@ -79,9 +85,9 @@ def _budget(best_p: Float, units: Int, total: float, delta: float) -> Float:
     return budget
 
 
-def _starts(best_p: Float, units: Int, total: float, delta: float) -> int:
+def _starts(best_p: Float, rows: Int, total: float, delta: float) -> int:
     """As many starts as can pass within a third of the rows, five at most."""
-    near = best_p[units <= _ROOM * total].min(initial=1.0)
+    near = best_p[rows <= _ROOM * total].min(initial=1.0)
     return next((j for j in range(_STARTS, 1, -1) if near <= delta / j), 1)
 
 
@@ -99,10 +105,10 @@ def shares(
         return _tests(m or math.ceil(copies * cal.n))
     if method in ("bonferroni", "holm"):
         return m or _SIZES
-    if method != "fallback":
+    if method not in ("step-down", "fallback"):
         return 1
     grid = cal.grid() if thresholds is None else thresholds
-    starts = _starts(cal.best_p(grid, max_risk, copies=copies), cal.units(grid), cal.n_units, delta)
+    starts = _starts(cal.best_p(grid, max_risk, copies=copies), cal.accepted(grid), cal.n, delta)
     return starts if starts > 1 else 1 / (1 - _KEPT)
 
 
@@ -148,9 +154,11 @@ def _sgr(cal: Calibration, max_risk: float, delta: float, m: int) -> Passes:
 def _crc(cal: Calibration, max_risk: float, delta: float, m: int) -> Passes:
     """Conformal risk control (Angelopoulos et al. 2024): the loss of one more unit, all wrong, must still fit in.
 
-    Units are rows; or clusters, whose rows then share one vote.
+    Units are rows; or clusters, whose rows then share one vote. With weights w it is applied to w·(loss − max_risk),
+    which grows with the threshold as the loss does: one more row of the largest weight, all wrong, must fit in.
     """
-    room = max_risk * (cal.n_units + 1) - 1
+    votes, most = cal.ballots
+    room = max_risk * (votes + most) - most
     # Rounding must not cost a row: (errors + 1) / (n + 1) may equal the target exactly.
     room += 1e-9 * max(1.0, abs(room))
     return lambda t: cal.votes(float(t[0])) <= room

@@ -97,7 +97,7 @@ def evaluate(
     >>> from uqeval.datasets import example
     >>> ev = evaluate(example(), scores=["entropy", "mutual_information"], metrics=["uq_auc"])
     >>> print(ev["entropy", "uq_auc"])
-    0.907 (0.883–0.926)
+    0.907 (0.880–0.926)
     >>> ev = evaluate("preds/*.parquet", by="hospital", engine="local", memory_limit="1GB")  # doctest: +SKIP
     """
     level = check_level(level)
@@ -117,7 +117,7 @@ def evaluate(
             else:
                 from uqeval.distributed.plan.estimates import evaluate_engine
 
-                found = evaluate_engine(*opened.on_engine(named, count), how)
+                found = evaluate_engine(*opened.on_engine(named, "bootstrap" if count else None), how)
     found = replace(found, warnings=tuple(dict.fromkeys((*raised, *found.warnings, *opened.notes()))))
     for note in found.warnings:
         notify(note, UQWarning, stacklevel=2)

@@ -3,7 +3,6 @@
 An estimate from what Parquet says of itself, or from the size and the first rows of other files.
 """
 
-import gzip
 import json
 import os
 import zlib
@@ -44,7 +43,12 @@ def _needed(files: PredictionFiles, path: str, kind: str, scores: Sequence[str] 
 
 
 def _head(path: str) -> bytes:
-    with gzip.open(path) if path.endswith(".gz") else open(path, "rb") as file:
+    if path.endswith(".gz"):
+        import gzip  # few files are
+
+        with gzip.open(path) as packed:
+            return packed.read(_HEAD)
+    with open(path, "rb") as file:
         return file.read(_HEAD)
 
 

@@ -99,11 +99,11 @@ class Source:
         names = None if asked is None else tuple(dict.fromkeys(own.get(name, name) for name in asked))
         return cls(_with_keys(pred, where), scores=names)
 
-    def on_engine(self, metrics: list[str] | None, resamples: int) -> tuple[Engine, Request]:
-        """The engine, and what is asked of it."""
-        if resamples:
+    def on_engine(self, metrics: list[str] | None, drawn: str | None) -> tuple[Engine, Request]:
+        """The engine, and what is asked of it; `drawn` names a method that draws rows, which no engine can."""
+        if drawn:
             raise InputError(
-                'method="bootstrap" needs all rows in memory. '
+                f'method="{drawn}" needs all rows in memory. '
                 'Leave it out, collect the frame, or read files with engine="memory".'
             )
         from uqeval.distributed.plan.run import Request

@@ -13,12 +13,15 @@ from uqeval.evaluation.comparison import Comparison, Pair
 from uqeval.evaluation.evaluate import spans_groups
 from uqeval.evaluation.row_data import RowData
 from uqeval.inference.measure import joint, resample
-from uqeval.inference.multiplicity import adjust, bootstrap_contrasts, heterogeneity
+from uqeval.inference.multiplicity import adjust, bootstrap_contrasts, heterogeneity, holm
 from uqeval.inference.paired import ALIKE, Contrast, contrast, rank_alike
+from uqeval.inference.permutation import swap_test
 from uqeval.inference.sample import Sample, kish
 from uqeval.inference.tally import JointTally
 from uqeval.inputs import Predictions
 from uqeval.metrics.registry import Metric
+
+_TIMID = 20  # errors: with fewer the default tests find little
 
 
 @dataclass(frozen=True)
@@ -32,10 +35,15 @@ class Question:
     seed: int | np.random.Generator
     resamples: int = 0  # 0: variances from influence values
     progress: Progress | None = None
+    swaps: int = 0  # 0: no permutation test
     rng: np.random.Generator = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rng", np.random.default_rng(self.seed))  # a Generator stays itself
+
+    @property
+    def method(self) -> str:
+        return "bootstrap" if self.resamples else "permutation" if self.swaps else "influence"
 
 
 class Differences(NamedTuple):
@@ -43,7 +51,7 @@ class Differences(NamedTuple):
 
     joint: JointTally
     contrasts: list[Contrast]
-    intervals: list[tuple[float, float, float]] | None = None  # low, high, adjusted p, where a bootstrap gave them
+    intervals: list[tuple[float, float, float]] | None = None  # low, high, adjusted p, where draws gave them
 
 
 def compare_rows(
@@ -53,7 +61,7 @@ def compare_rows(
     with collected() as raised:
         found = find_candidates(given, scores, question.metric)
         answer = _compared(found, question)
-    return replace(answer, warnings=(*dict.fromkeys(raised), *_cautions(question.metric, found)))
+    return replace(answer, warnings=(*dict.fromkeys(raised), *_cautions(question, found)))
 
 
 def compare_data(data: RowData, names: Sequence[str], question: Question) -> Comparison:
@@ -61,7 +69,7 @@ def compare_data(data: RowData, names: Sequence[str], question: Question) -> Com
     found = [Candidate(name, data, name) for name in names]
     with collected() as raised:
         answer = _compared(found, question, by_groups=False)
-    return replace(answer, warnings=(*dict.fromkeys(raised), *_cautions(question.metric, found)))
+    return replace(answer, warnings=(*dict.fromkeys(raised), *_cautions(question, found)))
 
 
 def _compared(found: list[Candidate], question: Question, *, by_groups: bool = True) -> Comparison:
@@ -100,7 +108,7 @@ def answered(
         metric=question.metric.name,
         adjust=question.adjust,
         level=question.level,
-        method="bootstrap" if question.resamples else "influence",
+        method=question.method,
         n=0,
         baseline=question.baseline,
         values=dict(zip(names, map(float, whole.joint.values), strict=True)),
@@ -117,7 +125,8 @@ def _differences(found: list[Candidate], pairs: list[tuple[int, int]], question:
     if question.resamples:
         with np.errstate(invalid="ignore"):  # an infinite log-loss that a resample leaves out is 0·∞
             return _resampled(found, pairs, question)
-    return differences_of_rows(found, pairs, metric)
+    whole = differences_of_rows(found, pairs, metric)
+    return _swapped(found, pairs, whole, question) if question.swaps else whole
 
 
 def differences_of_rows(found: list[Candidate], pairs: list[tuple[int, int]], metric: Metric) -> Differences:
@@ -135,6 +144,25 @@ def differences_of_rows(found: list[Candidate], pairs: list[tuple[int, int]], me
             c = ALIKE
         contrasts.append(c)
     return Differences(whole, contrasts)
+
+
+def _swapped(
+    found: list[Candidate], pairs: list[tuple[int, int]], whole: Differences, question: Question
+) -> Differences:
+    """p-values from swaps, adjusted by Holm; standard errors and intervals stay those of the influence values."""
+    measured = [candidate.measured(question.metric) for candidate in found]
+    seed = int(question.rng.integers(2**63))  # the same for all: a pair does not depend on who else is compared
+    contrasts = []
+    for c, (a, b) in zip(whole.contrasts, pairs, strict=True):
+        how = (question.swaps, np.random.default_rng(seed), question.progress)
+        contrasts.append(c._replace(p=swap_test(measured[a], measured[b], *how)))
+    p = [c.p for c in contrasts]
+    if question.adjust != "none":
+        p = holm(p, [k for k, one in enumerate(p) if not np.isnan(one)])
+    width = adjust(question.adjust, whole.joint, pairs, whole.contrasts, question.level, question.rng).width
+    halves = [c.half(one) for c, one in zip(contrasts, width, strict=True)]
+    ends = [(c.difference - half, c.difference + half) for c, half in zip(contrasts, halves, strict=True)]
+    return Differences(whole.joint, contrasts, [(*both, one) for both, one in zip(ends, p, strict=True)])
 
 
 def _resampled(found: list[Candidate], pairs: list[tuple[int, int]], question: Question) -> Differences:
@@ -176,19 +204,21 @@ def same_everywhere(
     for k, (a, b) in enumerate(pairs):
         contrasts = [one.contrasts[k] for one in groups if one.contrasts[k].se > 0]
         if len(contrasts) >= 2:
-            limit = min(1e9, *(c.df for c in contrasts))  # the bootstrap has none
             differences, se = [c.difference for c in contrasts], [c.se for c in contrasts]
-            mixed[names[a], names[b]] = heterogeneity(differences, se, limit).p
+            mixed[names[a], names[b]] = heterogeneity(differences, se, [c.df for c in contrasts]).p
     return mixed
 
 
-def _cautions(metric: Metric, found: list[Candidate]) -> list[str]:
+def _cautions(question: Question, found: list[Candidate]) -> list[str]:
+    metric = question.metric
     data = list({id(c.data): c.data for c in found}.values())
     notes = [metric.across_models] if metric.across_models is not None and len(data) > 1 else []
     errors = [one.error for one in data if one.error is not None] if "error" in metric.needs else []
     wrong = [int(np.count_nonzero(error)) for error in errors]
     codes, n = data[0].rows.clusters, data[0].n
-    notes += few_notes((min(wrong), n - max(wrong)) if wrong else (), None if codes is None else int(codes.max()) + 1)
+    sides = (min(wrong), n - max(wrong)) if wrong else ()
+    clusters = None if codes is None else int(codes.max()) + 1
+    notes += few_notes(sides, clusters, timid=question.method == "influence")
     if wrong and min(wrong) >= 10:
         given = ((one.rows.weights, one.error) for one in data)
         weighted = [kish(weights[error > 0]) for weights, error in given if weights is not None and error is not None]
@@ -203,12 +233,13 @@ def _cautions(metric: Metric, found: list[Candidate]) -> list[str]:
     return [*notes, *infinite_notes(scored)]
 
 
-def few_notes(sides: tuple[int, ...], clusters: int | None) -> list[str]:
-    """Where errors, right rows or clusters are too few for a test to show much."""
+def few_notes(sides: tuple[int, ...], clusters: int | None, *, timid: bool = True) -> list[str]:
+    """Where errors, right rows or clusters are too few for a test to show much, and what shows more."""
     notes = []
     for what, count in zip(("errors", "right rows"), sides, strict=False):
-        if count < 10:
-            notes.append(f"few {what} ({count}): the tests have little power")
+        if count < (_TIMID if timid else 10):
+            more = '; method="permutation" has more' if timid else ""
+            notes.append(f"few {what} ({count}): the tests have little power{more}")
     if clusters is not None and clusters < 10:
         notes.append("a single cluster: no intervals and no tests" if clusters == 1 else f"few clusters ({clusters})")
     return notes

@@ -127,6 +127,8 @@ class Comparison(Result):
         better = "higher" if known.direction == "higher" else "lower"
         scope = "simultaneous " if self.adjust != "none" and sum(row.group is None for row in self.rows) > 1 else ""
         how = "" if self.adjust == "none" else f", p adjusted by {self.adjust}"
+        if self.method == "permutation":
+            how = f", p from swapping the two within rows at random{how}"
         return f"{known.title} ({better} is better), {self.n:,} rows; {100 * self.level:.6g}% {scope}intervals{how}"
 
     def verdict(self) -> list[str]:

@@ -12,6 +12,7 @@ from uqeval import kernels
 from uqeval import scores as score_functions
 from uqeval._check import Progress, all_finite, check_lengths, check_seed, check_vector, omits, to_array, without_nan
 from uqeval._errors import InputError, collected, notify
+from uqeval.evaluation.across import same_in_groups
 from uqeval.evaluation.groups import Groups
 from uqeval.evaluation.notes import notes_of
 from uqeval.evaluation.result import Evaluation, Mixed
@@ -20,7 +21,6 @@ from uqeval.evaluation.table import Column, Row, Table
 from uqeval.inference.estimate import bootstrapped
 from uqeval.inference.forms import load_beside
 from uqeval.inference.measure import resample
-from uqeval.inference.multiplicity import heterogeneity
 from uqeval.inference.result import Estimate, Estimates
 from uqeval.inputs import Predictions
 from uqeval.metrics.registry import REGISTRY, Metric, get_metric
@@ -268,13 +268,3 @@ def _by_group(
         if left and every[g] in wanted:
             rows += told(estimates(groups.part(k), names, left, how, group=every[g]))
     return Table(rows, known, lanes if at_once else None, stacked)
-
-
-def same_in_groups(table: Table) -> tuple[Mixed, ...]:
-    """For each score and metric: are the groups' true values equal? The groups must not share clusters."""
-    found = []
-    for (score, metric), groups in table.across():
-        if len(groups.value) >= 2 and not (np.isnan(groups.value) | ~(groups.se > 0)).any():
-            test = heterogeneity(groups.value, groups.se, groups.size.min() - 1)
-            found.append(Mixed(score, metric, test.statistic, test.df, test.df2, test.p))
-    return tuple(found)

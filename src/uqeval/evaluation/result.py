@@ -32,6 +32,7 @@ class Mixed:
     df: int
     df2: float
     p: float
+    left_out: int = 0  # groups without what the test needs of each: two errors, a value inside the range
 
 
 @dataclass(frozen=True)
@@ -216,7 +217,8 @@ class Evaluation(Result):
         """Scores whose first metric differs between groups."""
         first = next((name for name in self.metrics if REGISTRY[name].uses_score), None)
         return [
-            f"{test.score}: {REGISTRY[test.metric].title} differs between groups (p = {test.p:.4f})"
+            f"{test.score}: {REGISTRY[test.metric].title} differs between groups (p = {test.p:.4f}"
+            + (f"; {test.left_out} of {test.left_out + test.df + 1} groups left out)" if test.left_out else ")")
             for test in self.heterogeneity
             if test.metric == first and test.p <= 1 - self.level
         ]

@@ -30,11 +30,21 @@ class Row:
 
 
 class Across(NamedTuple):
-    """One metric of one score in all groups."""
+    """One metric of one score in all groups; a number that an estimate does not have is NaN."""
 
     value: Float
     se: Float
-    size: Float  # clusters, errors or rows, whichever an interval goes by
+    rows: Float
+    errors: Float
+    clusters: Float
+    effective: Float  # `n_eff`
+
+    @classmethod
+    def of(cls, found: Estimate | Estimates) -> Across:
+        """Of one group, or of many with a lane each."""
+        numbers = (found.value, found.se, found.n, found.n_errors, found.n_clusters, found.n_eff)
+        shape = np.shape(found.n)
+        return cls(*(np.broadcast_to(np.nan if x is None else x, shape).astype(np.float64) for x in numbers))
 
 
 class Table(Sequence[Row]):
@@ -112,11 +122,8 @@ class Table(Sequence[Row]):
                 singles.setdefault((score, metric), []).append(estimate)
         for column in self.columns:
             own = singles.get(column, [])
-            sizes = [e.n_clusters or (e.n_errors if e.n_errors is not None else e.n) for e in own]
-            value, se = np.array([e.value for e in own]), np.array([e.se for e in own])
-            size = np.array(sizes, dtype=np.float64)
+            parts = [Across.of(e) for e in own]
             if (many := self.stacked.get(column)) is not None:
-                value, se = np.append(value, many.value), np.append(se, many.se)
-                size = np.append(size, many.n if many.n_errors is None else many.n_errors)
-            if len(value):
-                yield column, Across(value, se, size)
+                parts.append(Across.of(many))
+            if parts:
+                yield column, Across(*(np.hstack(numbers) for numbers in zip(*parts, strict=True)))

@@ -1,10 +1,16 @@
 """Honest error bars: influence values → standard error, interval."""
 
-from uqeval.inference.correlations import CorrelationTest, compare_correlations, pearson
+from typing import TYPE_CHECKING
+
+from uqeval._lazy import late
 from uqeval.inference.estimate import bootstrap, estimate
 from uqeval.inference.forms import risk_band
+from uqeval.inference.one_vs_rest import estimate_one_vs_rest
 from uqeval.inference.power import SampleSize, detectable_difference, sample_size
 from uqeval.inference.result import Estimate
+
+if TYPE_CHECKING:
+    from uqeval.inference.correlations import CorrelationTest, compare_correlations, pearson
 
 __all__ = [
     "CorrelationTest",
@@ -14,7 +20,11 @@ __all__ = [
     "compare_correlations",
     "detectable_difference",
     "estimate",
+    "estimate_one_vs_rest",
     "pearson",
     "risk_band",
     "sample_size",
 ]
+
+# Of studies: no interval needs them.
+__getattr__ = late(__name__, {"uqeval.inference.correlations": "CorrelationTest compare_correlations pearson"})

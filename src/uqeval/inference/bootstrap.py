@@ -52,7 +52,7 @@ def _streams(
             progress("resampling", part.stop, resamples)
 
 
-def _units(rows: Rows, keys: list[NDArray[Any]]) -> tuple[Int, int]:
+def row_units(rows: Rows, keys: list[NDArray[Any]]) -> tuple[Int, int]:
     """Unit of each row. Rows are numbered by their content, so that the draws do not depend on the order of rows."""
     if rows.clusters is not None:
         return rows.clusters, int(rows.clusters.max()) + 1
@@ -67,7 +67,7 @@ def resample_samples(
     """(K, resamples) values of a ranking metric; the same draws for every sample."""
     first = samples[0].rows
     keys = [key for s in samples for key in (s.score, s.loss)] + ([] if first.weights is None else [first.weights])
-    unit, units = _units(first, keys)
+    unit, units = row_units(first, keys)
     values = np.full((len(samples), resamples), np.nan)
     threads = kernels.threads()
     repeated = first.weights is not None or isinstance(metric.formula, Accepted)
@@ -137,7 +137,7 @@ def resample_means(
     values: Float, rows: Rows, resamples: int, rng: np.random.Generator, progress: Progress | None = None
 ) -> Float:
     """(K, resamples) means of K rows of per-row numbers."""
-    unit, units = _units(rows, [*values, *([] if rows.weights is None else [rows.weights])])
+    unit, units = row_units(rows, [*values, *([] if rows.weights is None else [rows.weights])])
     drawn = np.empty((len(values), resamples))
     infinite = np.isinf(values)
     finite = np.where(infinite, 0.0, values)
@@ -155,7 +155,7 @@ def resample_ece(
     """(K, resamples) of ECE with 15 bins of equal width."""
     assert metric.by_bin is not None
     rows, sides = given[0].rows, [x for side in ("confidence", "correct") for x in (getattr(g, side) for g in given)]
-    unit, units = _units(rows, [*sides, *([] if rows.weights is None else [rows.weights])])
+    unit, units = row_units(rows, [*sides, *([] if rows.weights is None else [rows.weights])])
     drawn = np.empty((len(given), resamples))
     for part, seeds in _streams(units, resamples, rng, progress):
         for at, seed in enumerate(seeds, start=part.start):

@@ -1,5 +1,10 @@
-"""Is perfect calibration rejected? Labels are drawn from the confidences, and compared with those observed."""
+"""Is perfect calibration rejected? Labels are drawn from the confidences, and compared with those observed.
 
+With clusters labels are not independent, and cannot be drawn: there the gaps of the bins are compared with how much
+they vary from cluster to cluster.
+"""
+
+import math
 from collections.abc import Callable
 from functools import partial
 
@@ -14,6 +19,7 @@ from uqeval.metrics.calibration import Bins, squared_l2
 _REPETITIONS = 999
 _CELLS_AT_ONCE = 1 << 22
 _NORMAL = 400.0  # variance of the hits in a bin from which on they are normal: a skewness below 0.05
+_LEAST_CLUSTERS = 1.5  # of equal weight in a bin: fewer tell nothing of how its gap varies
 _ROUNDING = 1e-13  # labels that are drawn as they were observed give the same number, but for that
 
 
@@ -36,6 +42,56 @@ def miscalibrated(tally: EceTally, cells: Cells, alpha: float, rng: np.random.Ge
         if (1 + exceeded) / (1 + _REPETITIONS) > alpha:
             return False  # no further draw can bring it below alpha
     return True
+
+
+def miscalibrated_clusters(tally: EceTally, alpha: float) -> bool:
+    """Are the gaps of the bins, Σ p·gap², more than their covariance over clusters gives? F after Box (1954).
+
+    Few errors in few clusters show too small a variance, most of all where wrong clusters are large: each bin gets one
+    made-up cluster against its gap, all wrong (or all right) and of the size that a row's cluster has there.
+    """
+    from scipy.special import fdtrc
+
+    assert tally.by_cluster is not None
+    assert tally.sizes.clusters is not None
+    bins, (_, shares2, confidence) = tally.bins, tally.by_cluster
+    share = np.asarray(bins.share)
+    made_up = shares2 / share * np.where(bins.gap > 0, confidence, 1 - confidence)
+    covariance = _gap_products(tally)
+    covariance[np.diag_indices_from(covariance)] += made_up**2
+    covariance /= np.sqrt(np.outer(share, share))
+    trace, squares = float(np.trace(covariance)), float((covariance**2).sum())
+    if trace == 0:
+        return False
+    df = trace**2 / squares
+    statistic = float((share * bins.gap**2).sum()) / trace
+    return bool(fdtrc(df, (tally.sizes.clusters.all - 1) * df, statistic) <= alpha)
+
+
+def cluster_bins(tally: EceTally) -> Bins:
+    """The bins with the variance of their gaps between clusters, where it is the larger one."""
+    variance = np.diag(_gap_products(tally)) / tally.bins.share**2
+    return tally.bins._replace(variance=np.maximum(tally.bins.variance, variance))
+
+
+def upper_se(tally: EceTally, se: float) -> float:
+    """For the upper end: with half a made-up cluster, all wrong, of the size that a row's cluster has in its bin.
+
+    Few clusters without an error say little of how much one would add.
+    """
+    assert tally.by_cluster is not None
+    _, shares2, confidence = tally.by_cluster
+    return math.hypot(se, float((shares2 * confidence).sum()) / 2)
+
+
+def _gap_products(tally: EceTally) -> Float:
+    """Covariance of share·gap; each bin by k/(k − 1), k its clusters of equal weight (by 0 where hardly two)."""
+    assert tally.by_cluster is not None
+    products, shares2, _ = tally.by_cluster
+    size = tally.bins.share**2 / shares2
+    factor = np.where(size > _LEAST_CLUSTERS, size / np.maximum(size - 1, 1e-12), 0.0)
+    root = np.sqrt(factor)
+    return products * np.outer(root, root)
 
 
 def miscalibrated_parts(

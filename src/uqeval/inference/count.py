@@ -1,6 +1,7 @@
 """Rows in memory → tallies."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -9,13 +10,15 @@ from uqeval._check import Float
 from uqeval._lanes import Number, choose, has_lanes
 from uqeval.inference.influence import Linear, area_influence, ece_influence, later_shares, swept_influence
 from uqeval.inference.sample import Confidences, Rows, Sample
-from uqeval.inference.tally import NAN, AreaTally, AucTally, Cells, EceTally, MeanTally, PairTally, Spread
+from uqeval.inference.tally import NAN, AreaTally, AucTally, BinClusters, Cells, EceTally, MeanTally, PairTally, Spread
+from uqeval.inference.unseen import adds
 from uqeval.metrics.areas import Formula, Swept
 from uqeval.metrics.correlation import pair_rows
 from uqeval.metrics.proper import weighted_mean
 from uqeval.metrics.registry import Metric
 
 _CELLS = 4096  # rows from which on the calibration test pools them …
+_CLUSTERS_AT_ONCE = 1 << 17
 _FINE = 480  # … into cells of that many confidences; a multiple of the number of bins
 
 
@@ -44,7 +47,26 @@ def count_auc(sample: Sample) -> AucTally:
     if not sizes.wrong.rows or not sizes.right.rows:
         return AucTally(sizes, False, 0, 0)
     (credit, total), left = _left_out_of(sample)
-    return AucTally(sizes, sample.ranking.constant, credit, total / 2, left=left)
+    return AucTally(sizes, sample.ranking.constant, credit, total / 2, left=left, places=places(sample))
+
+
+def places(sample: Sample) -> tuple[float, float]:
+    """Where an error that was not seen may rank: among the lowest and the highest quarter of the rows.
+
+    Where heavy rows are the sure ones, so are the errors that weigh: the quarters that hold a quarter of the squared
+    weights, where those reach further.
+    """
+    if sample.rows.weights is None:
+        return 0.25, 0.75
+    if "places" not in sample.tallies:
+        order = sample.ranking.order
+        w = sample.rows.weights[order.row]
+        weight, squares = (kernels.block_sums(x, order.first) for x in (w, w * w))
+        rank, running = (np.cumsum(weight) - weight / 2) / sample.rows.total_weight, np.cumsum(squares)
+        low, high = (rank[min(np.searchsorted(running, q * running[-1]), len(rank) - 1)] for q in (0.25, 0.75))
+        sample.tallies["places"] = min(0.25, float(low)), max(0.75, float(high))
+    found: tuple[float, float] = sample.tallies["places"]
+    return found
 
 
 def count_pairs(metric: Metric, sample: Sample) -> PairTally:
@@ -133,6 +155,8 @@ def _area(metric: Metric, sample: Sample) -> AreaTally:
     sizes, rows, ranked = sample.sizes, sample.rows, sample.ranked
     value = metric.formula.value(ranked)
     few = _contributions(metric, sample) if metric.interval == "gamma" else {}
+    if isinstance(metric.formula, Formula):
+        few["adds"] = adds(ranked, metric.formula, rows.total_weight, places(sample)[0])
     if not has_lanes(value):
         value = float(value)
         if math.isnan(value) or not sizes.wrong.rows:
@@ -195,18 +219,55 @@ def _clusters2(part: Float, rows: Rows) -> float | None:
     return float((groups * groups).sum())
 
 
-def count_mean(values: Float, rows: Rows) -> MeanTally:
-    """The mean of some numbers of the rows."""
+def count_mean(values: Float, rows: Rows, share: bool = False) -> MeanTally:
+    """The mean of some numbers of the rows; `share`: they are 1 where a row is right, else 0."""
     mean, sizes = weighted_mean(values, rows.weights), rows.sizes()
+    if share and not rows.plain:
+        sizes = replace(sizes, loads=rows.loads(values == 0, 1 - values))
     if not math.isfinite(mean):
         return MeanTally(sizes, mean, NAN, None if rows.clusters is None else NAN, int(np.isinf(values).sum()))
     return MeanTally(sizes, mean, *_squared(values - mean, rows))
 
 
 def count_ece(given: Confidences) -> EceTally:
-    """Bins of confidence."""
-    rows, bins = given.rows, given.bins
-    return EceTally(rows.sizes(), bins, *_squared(ece_influence(bins, given.confidence, given.correct), rows))
+    """Bins of confidence; plug-in and debiased ECE share it."""
+    if "ece" not in given.tallies:
+        rows, bins = given.rows, given.bins
+        squares = _squared(ece_influence(bins, given.confidence, given.correct), rows)
+        by_cluster = None if rows.clusters is None else _bin_clusters(given)
+        given.tallies["ece"] = EceTally(rows.sizes(), bins, *squares, by_cluster)
+    found: EceTally = given.tallies["ece"]
+    return found
+
+
+def _bin_clusters(given: Confidences) -> BinClusters:
+    """Some clusters at a time: (clusters, bins) sums of all may be larger than the rows."""
+    rows, bins, order = given.rows, given.bins, given.rows.by_cluster.row
+    assert rows.clusters is not None
+    count, share = len(bins.share), rows.w / rows.total_weight
+    part, per = given.correct - given.confidence - bins.gap[bins.row_bin], 1.0
+    if rows.weights is None:  # in whole steps so fine that a cluster adds up exactly, in any order
+        per = 2.0 ** (50 - int(rows.held.max()).bit_length())
+        np.rint(np.multiply(part, per, out=part), out=part)
+        per *= rows.n
+    else:
+        part *= share
+    products, shares2 = np.zeros((count, count)), np.zeros(count)
+    code = rows.clusters[order]
+    for first in range(0, len(rows.held), _CLUSTERS_AT_ONCE):
+        last = min(first + _CLUSTERS_AT_ONCE, len(rows.held))
+        inside = slice(*np.searchsorted(code, (first, last)))
+        some, cells = order[inside], (last - first) * count
+        cell = (code[inside] - first) * count + bins.row_bin[some]
+        if rows.weights is None:
+            of_gap, of_share = np.bincount(cell, part[some], cells) / per, np.bincount(cell, minlength=cells) / rows.n
+        else:
+            of_gap, of_share = (kernels.cell_sums(x[some], cell, cells) for x in (part, share))
+        table = of_gap.reshape(-1, count)
+        products += np.einsum("gb,gc->bc", table, table)  # no BLAS: its threads would change the last digits
+        shares2 += np.square(of_share).reshape(-1, count).sum(axis=0)
+    confidence = kernels.cell_sums(share * given.confidence, bins.row_bin, count) / bins.share
+    return BinClusters(products, shares2, confidence)
 
 
 def _squared(part: Float, rows: Rows) -> tuple[float, float | None]:

@@ -84,7 +84,7 @@ def estimate(
     --------
     >>> result = estimate("uq_c_index", score=[3, 1, 2, 5, 4, 6, 2, 7], loss=[1, 0, 2, 4, 5, 3, 6, 7])
     >>> print(result, result.method)
-    0.696 (0.223–0.948) logit jackknife t
+    0.696 (0.223–0.958) logit jackknife t; an unseen row
     """
     chosen = get_metric(metric)
     level, seed = check_level(level), check_seed_kind(seed)

@@ -131,6 +131,26 @@ def _clopper_pearson(
     return np.where(hits == 0, 0.0, low), np.where(misses == 0, 1.0, high)
 
 
+def beta_quantile(mean: Number, variance: Number, tail: float) -> Number:
+    """Of the Beta law with that mean and variance; the end of [0, 1] where a variance is too large for any."""
+    from scipy.special import betaincinv
+
+    end = 0.0 if tail < 0.5 else 1.0
+
+    def known() -> Number:
+        size = mean * (1 - mean) / variance - 1
+        return choose(size > 0, lambda: betaincinv(mean * size, (1 - mean) * size, tail) + 0.0, lambda: end)
+
+    inside = (variance > 0) & (mean > 0) & (mean < 1)
+    found = choose(inside, known, lambda: mean)
+    return found if isinstance(found, np.ndarray) else float(found)
+
+
+def hull(first: Interval, second: Interval) -> Interval:
+    """What covers both."""
+    return Interval(smaller(first.low, second.low), larger(first.high, second.high))
+
+
 def fay_feuer(value: Number, variance: Number, largest: Number, level: float, cap: float) -> Interval:
     """Gamma interval (Fay & Feuer 1997) of Σ weight·count for few events; works at no event.
 
@@ -144,8 +164,8 @@ def fay_feuer(value: Number, variance: Number, largest: Number, level: float, ca
         lambda: variance / value * gammaincinv(value**2 / variance, alpha / 2),
         lambda: 0.0,
     )
-    up_value, up_variance = value + largest, variance + largest**2
-    high = smaller(cap, up_variance / up_value * gammaincinv(up_value**2 / up_variance, 1 - alpha / 2))
+    up_value, up_variance = value + largest, variance + largest * largest
+    high = smaller(cap, up_variance / up_value * gammaincinv(up_value * up_value / up_variance, 1 - alpha / 2))
     return Interval(low, high) if isinstance(high, np.ndarray) else Interval(float(low), float(high))
 
 

@@ -1,43 +1,40 @@
-"""Tally → estimate, the only place: value, standard error and interval of every metric, one function for each kind.
+"""Tally → estimate of every metric that ranks rows: value, standard error and interval, one function for each kind.
 
 The interval of each metric was chosen by simulation of how often it holds (`docs/theory/intervals.md`).
 UQ-AUC of independent rows: DeLong with Welch–Satterthwaite degrees of freedom on the logit scale. Other pairs, weights
 and clusters: the delete-one jackknife of rows or clusters. Where those break down (a single error, a perfect ranking):
 Wilson with the effective number of pairs. Areas: the number of errors rules; with 10 or more, t with (errors − 1)
 degrees of freedom on the logit or log scale; with fewer, the gamma interval, which works down to no error at all.
+All leave room for what was not seen (`unseen`). The model's own metrics are in `means`.
 
 A tally with a lane for each of many groups gives `Estimates`, by the same lines (`_lanes`).
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
-from uqeval._lanes import Number, choose, has_lanes, isnan, larger, nearest_whole, smaller, sqrt
+from uqeval._lanes import Number, choose, has_lanes, isnan, larger, smaller, sqrt
 from uqeval.inference.forms import (
     NAN,
     UNKNOWN,
     Interval,
     clopper_pearson,
     fay_feuer,
+    hull,
     log_t,
     logit_t,
     settled,
-    t_interval,
     t_quantile,
     wilson,
     z_quantile,
 )
-from uqeval.inference.result import Estimate, Estimates, noted
-from uqeval.inference.tally import AreaTally, AucTally, EceTally, MeanTally, PairTally, Sizes
+from uqeval.inference.outcome import FEW, Found, as_estimate, cluster_se, single_cluster
+from uqeval.inference.result import noted
+from uqeval.inference.sizes import Sizes
+from uqeval.inference.tally import AreaTally, AucTally, PairTally
+from uqeval.inference.unseen import accepted_high, area_ends, auc_ends, pair_ends
 from uqeval.metrics.areas import Accepted
-from uqeval.metrics.calibration import debiased_l1
 from uqeval.metrics.registry import Metric
-
-Found = Any  # Estimate, or Estimates where the tally has lanes
-_FEW = 10
 
 
 def estimate_ranking(metric: Metric, tally: AucTally | PairTally | AreaTally, level: float) -> Found:
@@ -63,69 +60,17 @@ def in_units(metric: Metric, tally: AucTally | PairTally | AreaTally, found: Fou
     return replace(found, value=tally.mapped(metric.affine), low=low, high=high, se=abs(b) * found.se)
 
 
-# ---- what all share ---------------------------------------------------------------------------------------------
-
-
-def _limits(sizes: Sizes) -> tuple[Any, ...]:
-    """What limits an estimate from these rows."""
-    notes: tuple[Any, ...] = ()
-    if sizes.binary:
-        for rows, what in ((sizes.wrong.rows, "errors"), (sizes.right.rows, "right rows")):
-            notes += noted(rows < _FEW, f"few {what} ({{}}): the interval is wide and conservative", rows)
-        if sizes.weighted and sizes.wrong.rows >= _FEW and (size := sizes.wrong.size) < 20:
-            notes += (f"the errors weigh as few as {size:.0f} rows: the interval may be too narrow",)
-    if sizes.clusters is not None and sizes.clusters.all == 1:
-        notes += ("a single cluster: no standard error or interval",)
-    elif sizes.clusters is not None and sizes.clusters.all < _FEW:
-        notes += (f"few clusters ({sizes.clusters.all}): the interval is unreliable",)
-    return notes
-
-
-def _estimate(
-    sizes: Sizes,
-    level: float,
-    n_eff: Number,
-    value: Number,
-    *,
-    se: Number,
-    method: str,
-    interval: Interval = UNKNOWN,
-    degenerate: bool = False,
-    first: tuple[Any, ...] = (),
-    notes: tuple[Any, ...] = (),
-) -> Found:
-    given: dict[str, Any] = {
-        "value": value,
-        "low": interval.low,
-        "high": interval.high,
-        "se": se,
-        "level": level,
-        "method": method,
-        "n": sizes.rows,
-        "n_errors": sizes.wrong.rows if sizes.binary else None,
-        "n_clusters": None if sizes.clusters is None else sizes.clusters.all,
-        "n_eff": n_eff,
-        "degenerate": degenerate or isnan(value),
-        "warnings": (*first, *_limits(sizes), *notes),
-    }
-    return Estimates.of(**given) if has_lanes(sizes.rows) else Estimate(**given)
-
-
 def _undefined(metric: Metric, sizes: Sizes, level: float, n_eff: Number, reason: str) -> Found:
-    result = _estimate(sizes, level, n_eff, NAN, se=NAN, method="undefined")
+    result = as_estimate(sizes, level, n_eff, NAN, se=NAN, method="undefined")
     notes = [note for note in result.warnings if not str(getattr(note, "text", note)).startswith("few ")]
     said = noted(isnan(result.value), f"{metric.title} is undefined: {reason}")
     return replace(result, warnings=(*said, *notes))  # the reason says it all
 
 
-def _single(sizes: Sizes) -> bool:
-    return sizes.clusters is not None and sizes.clusters.all == 1
-
-
 def _constant(sizes: Sizes, level: float, n_eff: Number) -> Found:
-    se, interval = (NAN, UNKNOWN) if _single(sizes) else (0.0, Interval(0.5, 0.5))
+    se, interval = (NAN, UNKNOWN) if single_cluster(sizes) else (0.0, Interval(0.5, 0.5))
     first = noted(sizes.rows > 0, "the score is constant")
-    return _estimate(
+    return as_estimate(
         sizes, level, n_eff, 0.5, se=se, interval=interval, method="constant score", degenerate=True, first=first
     )
 
@@ -162,7 +107,8 @@ def _delong(tally: AucTally, level: float, n_eff: Number) -> Found:
     total = tally.credit2 if has_lanes(wrong) else int(tally.credit2)
 
     def by_wilson(se: Number) -> Found:
-        return _estimate(sizes, level, n_eff, value, se=se, interval=wilson(value, n_eff, level), method="Wilson")
+        interval = hull(wilson(value, n_eff, level), auc_ends(tally, se, level))
+        return as_estimate(sizes, level, n_eff, value, se=se, interval=interval, method="Wilson")
 
     def regular() -> Found:
         right_part = (right * tally.right_squares - total**2) / (4 * wrong**2 * right**2 * (right - 1))
@@ -172,8 +118,9 @@ def _delong(tally: AucTally, level: float, n_eff: Number) -> Found:
 
         def welch() -> Found:
             df = variance**2 / (right_part**2 / (right - 1) + wrong_part**2 / (wrong - 1))
-            interval = logit_t(value, se, level, df)
-            return _estimate(sizes, level, n_eff, value, se=se, interval=interval, method="logit DeLong, Welch t")
+            interval = hull(logit_t(value, se, level, df), auc_ends(tally, se, level))
+            method = "logit DeLong, Welch t; an unseen error"
+            return as_estimate(sizes, level, n_eff, value, se=se, interval=interval, method=method)
 
         return choose((value == 0) | (value == 1) | (se == 0), lambda: by_wilson(se), welch)
 
@@ -200,21 +147,26 @@ def _jackknifed(metric: Metric, tally: AucTally | PairTally, level: float, n_eff
     sizes, value, left = tally.sizes, tally.value, tally.left
     assert left is not None
     method = f"{metric.interval} {'cluster ' if sizes.clusters is not None else ''}jackknife t"
-    if _single(sizes):
-        return _estimate(sizes, level, n_eff, value, se=NAN, method=method)
+    if single_cluster(sizes):
+        return as_estimate(sizes, level, n_eff, value, se=NAN, method=method)
     se = settled(sqrt((left.units - 1) / left.units * left.squares))
+    room = auc_ends(tally, se, level) if isinstance(tally, AucTally) else pair_ends(tally, se, level)
+    unseen = "error" if isinstance(tally, AucTally) else "row"
 
     def regular() -> Found:
         if sizes.clusters is not None and isnan(se):
-            first = ("without one cluster the metric is undefined: no interval",)
-            return _estimate(sizes, level, n_eff, value, se=se, method=method, first=first)
-        return _estimate(sizes, level, n_eff, value, se=se, interval=logit_t(value, se, level, df), method=method)
+            first = ("without one cluster the metric is undefined: the interval is all there is",)
+            return as_estimate(
+                sizes, level, n_eff, value, se=se, interval=Interval(0.0, 1.0), method="all values", first=first
+            )
+        interval = hull(logit_t(value, se, level, df), room)
+        return as_estimate(sizes, level, n_eff, value, se=se, interval=interval, method=f"{method}; an unseen {unseen}")
 
-    return choose(
-        (value == 0) | (value == 1) | (se == 0) | (isnan(se) & (sizes.clusters is None)),
-        lambda: _estimate(sizes, level, n_eff, value, se=se, interval=wilson(value, n_eff, level), method="Wilson"),
-        regular,
-    )
+    def by_wilson() -> Found:
+        interval = hull(wilson(value, n_eff, level), room)
+        return as_estimate(sizes, level, n_eff, value, se=se, interval=interval, method="Wilson")
+
+    return choose((value == 0) | (value == 1) | (se == 0) | (isnan(se) & (sizes.clusters is None)), by_wilson, regular)
 
 
 # ---- areas ------------------------------------------------------------------------------------------------------
@@ -224,7 +176,7 @@ def _area_se(tally: AreaTally) -> Number:
     """From squared influences, those of wrong rows inflated by errors/(errors − 1)."""
     sizes = tally.sizes
     if tally.clusters2 is not None:
-        return _cluster_se(tally.clusters2, sizes)
+        return cluster_se(tally.clusters2, sizes)
 
     def of_rows() -> Number:
         factor = sizes.rows / (sizes.rows - 1)
@@ -234,16 +186,11 @@ def _area_se(tally: AreaTally) -> Number:
     return choose(sizes.rows < 2, lambda: NAN, of_rows)
 
 
-def _cluster_se(squares: float, sizes: Sizes, scale: float = 1.0) -> Number:
-    count = 0 if sizes.clusters is None else sizes.clusters.all
-    return settled(sqrt(squares * count / (count - 1)), scale) if count > 1 else NAN
-
-
 def _area_estimate(tally: AreaTally, level: float, **found: Any) -> Found:
     sizes, notes = tally.sizes, tuple[str, ...]()
-    if sizes.clusters is not None and sizes.wrong.rows and sizes.clusters.wrong < 20 and sizes.clusters.all >= _FEW:
-        notes = (f"the errors sit in {sizes.clusters.wrong} clusters: the interval may be too narrow",)
-    return _estimate(sizes, level, sizes.errors, tally.value, notes=notes, **found)
+    if sizes.clusters is not None and sizes.wrong.rows and sizes.clusters.wrong < 20 and sizes.clusters.all >= FEW:
+        notes = (f"the errors sit in {sizes.clusters.wrong} clusters: the interval is wide",)
+    return as_estimate(sizes, level, sizes.errors, tally.value, notes=notes, **found)
 
 
 def _cap(metric: Metric) -> float:
@@ -259,7 +206,7 @@ def _df(sizes: Sizes) -> Number:
 def _area(metric: Metric, tally: AreaTally, level: float) -> Found:
     """AURC and AUGRC."""
     sizes, value, cap = tally.sizes, tally.value, _cap(metric)
-    if _single(sizes):
+    if single_cluster(sizes):
         return _area_estimate(tally, level, se=NAN, method="none")
     se = choose(sizes.wrong.rows > 0, lambda: _area_se(tally), lambda: 0.0)
 
@@ -269,36 +216,53 @@ def _area(metric: Metric, tally: AreaTally, level: float) -> Found:
 
     def logit() -> Found:
         low, high = logit_t(value, se, level, _df(sizes))
-        return _area_estimate(
-            tally, level, se=se, interval=Interval(low, smaller(cap, high)), method="logit influence t"
-        )
+        interval = hull(Interval(low, smaller(cap, high)), area_ends(tally, se, cap, level))
+        return _area_estimate(tally, level, se=se, interval=interval, method="logit influence t; an unseen error")
 
     def none() -> Found:  # every row wrong
         return _area_estimate(tally, level, se=se, method="none")
 
-    few = sizes.errors < _FEW if sizes.clusters is None else sizes.wrong.rows == 0
-    return choose(few, gamma, lambda: choose((value < cap) & (se > 0), logit, none))
+    def uneven() -> Found:  # few errors by weight, or in clusters without spread; there are no lanes
+        interval = area_ends(tally, se, cap, level)
+        if sizes.errors < 2:  # one error weighs more than all others: it has no spread to speak of
+            interval = hull(interval, fay_feuer(value, tally.contributions2, tally.largest, level, cap))
+        return _area_estimate(tally, level, se=se, interval=interval, method="gamma; an unseen error")
+
+    if sizes.plain:
+        few = sizes.errors < FEW
+        return choose(few, gamma, lambda: choose((value < cap) & (se > 0), logit, none))
+    if not sizes.wrong.rows:
+        return gamma()
+    if value >= cap or isnan(se):
+        return none()
+    return logit() if se > 0 and (sizes.clusters is not None or sizes.errors >= FEW) else uneven()
 
 
 def _excess(metric: Metric, tally: AreaTally, level: float) -> Found:
-    """E-AURC, H-AUC and nAURC: log scale."""
-    sizes, value = tally.sizes, tally.value
+    """E-AURC, H-AUC and nAURC: log scale, and gamma where errors are too few for it."""
+    sizes, value, cap = tally.sizes, tally.value, _cap(metric)
     both = (sizes.wrong.rows > 0) & ((sizes.right.rows > 0) | (not sizes.binary))
     se = choose(both & (sizes.errors >= 2), lambda: _area_se(tally), lambda: NAN)
 
     def on_log_scale() -> Found:
-        interval = log_t(value, se, level, _df(sizes), _cap(metric))
-        return _area_estimate(tally, level, se=se, interval=interval, method="log influence t")
+        interval = hull(log_t(value, se, level, _df(sizes), cap), area_ends(tally, se, cap, level))
+        return _area_estimate(tally, level, se=se, interval=interval, method="log influence t; an unseen error")
 
-    return choose(
-        isnan(value),
-        lambda: _undefined(metric, sizes, level, sizes.errors, metric.undefined),
-        lambda: choose(
-            (value > 0) & (se > 0) & (not _single(sizes)),
-            on_log_scale,
+    def few() -> Found:
+        low, high = area_ends(tally, se, cap, level)
+        interval = Interval(choose(se > 0, lambda: low, lambda: 0.0), high)
+        return _area_estimate(tally, level, se=se, interval=interval, method="gamma; an unseen error")
+
+    def known() -> Found:
+        if single_cluster(sizes):
+            return _area_estimate(tally, level, se=se, method="none")
+        return choose(
+            ((sizes.right.rows > 0) | (not sizes.binary)) & (value >= 0),  # weights may take E-AURC below 0
+            lambda: choose((value > 0) & (se > 0), on_log_scale, few),
             lambda: _area_estimate(tally, level, se=se, method="none"),
-        ),
-    )
+        )
+
+    return choose(isnan(value), lambda: _undefined(metric, sizes, level, sizes.errors, metric.undefined), known)
 
 
 def _accepted(metric: Metric, tally: AreaTally, level: float) -> Found:
@@ -309,10 +273,10 @@ def _accepted(metric: Metric, tally: AreaTally, level: float) -> Found:
     """
     assert isinstance(metric.formula, Accepted)
     sizes, value = tally.sizes, tally.value
-    if _single(sizes):
+    if single_cluster(sizes):
         return _area_estimate(tally, level, se=NAN, method="none")
     if tally.clusters2 is not None:
-        se = _cluster_se(tally.clusters2, sizes)
+        se = cluster_se(tally.clusters2, sizes)
     else:
         se = settled(sqrt((tally.right2 + tally.wrong2) * sizes.rows / (sizes.rows - 1)))
     trials = metric.formula.coverage * sizes.units
@@ -321,80 +285,7 @@ def _accepted(metric: Metric, tally: AreaTally, level: float) -> Found:
     size = smooth * (1 - smooth) / larger(variance, 1e-12)  # 0 where all losses are ½
     if not sizes.plain:
         size *= (z_quantile(level) / t_quantile(level, sizes.units - 1)) ** 2
-    interval = clopper_pearson(value * size, size, level)
-    return _area_estimate(tally, level, se=se, interval=interval, method="Clopper–Pearson, effective rows")
-
-
-# ---- the model itself -------------------------------------------------------------------------------------------
-
-
-def _mean_estimate(sizes: Sizes, level: float, value: Number, **found: Any) -> Found:
-    notes, interval = found.pop("notes", ()), found.get("interval", UNKNOWN)
-    if not _single(sizes):
-        alike = (found["se"] == 0) & (interval.low == interval.high)
-        notes += noted(alike & (sizes.rows > 0), "all rows are alike: an interval without width")
-    return _estimate(sizes, level, sizes.units, value, first=notes, **found)
-
-
-def _mean_se(tally: MeanTally | EceTally, scale: Number = 1.0) -> Number:
-    if tally.clusters2 is not None:
-        return _cluster_se(tally.clusters2, tally.sizes, scale)
-    rows = tally.sizes.rows
-    return settled(sqrt(tally.squares * rows / (rows - 1)), scale)
-
-
-def estimate_mean(metric: Metric, tally: MeanTally, level: float) -> Found:
-    """A mean over rows: t inside the metric's range; for a share Clopper–Pearson, or logit where rows are not plain."""
-    return choose(tally.infinite > 0, lambda: _infinite(tally, level), lambda: _finite_mean(metric, tally, level))
-
-
-def _infinite(tally: MeanTally, level: float) -> Found:
-    notes = noted(tally.infinite > 0, "{} labels have probability 0: the log-loss is infinite", tally.infinite)
-    return _mean_estimate(tally.sizes, level, tally.value, se=NAN, method="none", notes=notes)
-
-
-def _finite_mean(metric: Metric, tally: MeanTally, level: float) -> Found:
-    sizes, value = tally.sizes, tally.value
-    share = metric.interval == "binomial"
-    se = _mean_se(tally, 1.0 if share else abs(value))
-
-    def of_share(hits: Number) -> Found:
-        interval = clopper_pearson(hits, 1.0 * sizes.units, level)
-        return _mean_estimate(sizes, level, value, se=se, interval=interval, method="Clopper–Pearson")
-
-    def by_t() -> Found:
-        low, high = t_interval(value, se, level, sizes.units - 1)
-        interval = Interval(larger(metric.range[0], low), smaller(metric.range[1], high))
-        return _mean_estimate(sizes, level, value, se=se, interval=interval, method="t")
-
-    if share and sizes.plain:
-        return of_share(nearest_whole(value * sizes.rows))
-    if share and not isnan(se):  # weights or clusters, which have no lanes
-        if se == 0 or not 0 < value < 1:
-            return of_share(value * sizes.units)
-        interval = logit_t(value, se, level, sizes.units - 1)
-        return _mean_estimate(sizes, level, value, se=se, interval=interval, method="logit influence t")
-    return choose(isnan(se), lambda: _mean_estimate(sizes, level, value, se=NAN, method="none"), by_t)
-
-
-def estimate_ece(metric: Metric, tally: EceTally, level: float, rejected: Callable[[Any], Any]) -> Found:
-    """ECE, plug-in or debiased; the interval of both is about the latter.
-
-    The lower end is 0 unless a test of perfect calibration rejects (`calibrated`; asked where it is needed, with the
-    lanes that need it); with clusters no such test is at hand.
-    """
-    assert metric.by_bin is not None
-    sizes, value = tally.sizes, metric.by_bin(tally.bins)
-    se = _mean_se(tally)
-
-    def regular() -> Found:
-        clustered, centre = sizes.clusters is not None, debiased_l1(tally.bins)
-        half = (t_quantile(level, sizes.units - 1) if clustered else z_quantile(level)) * se
-        low = larger(0.0, centre - half)
-        kept = (low > 0) & (not clustered)
-        if np.any(kept):
-            kept = rejected(kept)
-        interval = Interval(choose(kept, lambda: low, lambda: 0.0), smaller(1.0, centre + half))
-        return _mean_estimate(sizes, level, value, se=se, interval=interval, method="debiased L1, influence")
-
-    return choose(isnan(se), lambda: _mean_estimate(sizes, level, value, se=NAN, method="none"), regular)
+    low, high = clopper_pearson(value * size, size, level)
+    if not sizes.plain:  # there are no lanes
+        high = max(high, accepted_high(sizes, value, se, metric.formula.coverage, level))
+    return _area_estimate(tally, level, se=se, interval=Interval(low, high), method="Clopper–Pearson, effective rows")

@@ -78,7 +78,8 @@ def _joint_auc(samples: list[Sample]) -> JointTally:
     if smallest == 0:
         return JointTally(values, (JointPart.of_units(np.full((len(samples), 2), NAN), 1.0),))
     if not rows.plain:
-        df = rows.sizes().units - 1 if rows.clusters is not None else smallest - 1
+        # Clusters count by how their errors lie on them: with units − 1 the level was up to .069 in place of .05.
+        df = min(min(tally.sizes.numbers) for tally in tallies) - 1
         left = [concordance_left(sample)[1] for sample in samples]
         return JointTally(values, (_jackknife_part(np.stack(left), df),))
     # Two models: each its own errors, so DeLong's common-label formula does not apply.
@@ -162,7 +163,7 @@ def _joint_areas(metric: Metric, samples: list[Sample]) -> JointTally:
         ]
     )
     if rows.clusters is not None:
-        return JointTally(values, (_influence_part(rows, influence, rows.sizes().units - 1),))
+        return JointTally(values, (_influence_part(rows, influence, min(x.sizes.numbers[1] for x in samples) - 1),))
     worst = _worst(samples)
     size = rows.sizes(worst).loss.size
     df = min(sample.sizes.errors for sample in samples) - 1

@@ -12,8 +12,9 @@ from uqeval.inference.bootstrap import resample_ece, resample_means, resample_sa
 from uqeval.inference.calibrated import miscalibrated
 from uqeval.inference.count import calibration_cells, count_ece, count_mean, count_sample
 from uqeval.inference.influence import ece_influence
-from uqeval.inference.intervals import estimate_ece, estimate_mean, estimate_ranking
+from uqeval.inference.intervals import estimate_ranking
 from uqeval.inference.joint import joint_of_rows, joint_of_samples
+from uqeval.inference.means import estimate_ece, estimate_mean
 from uqeval.inference.result import Estimate
 from uqeval.inference.sample import Confidences, Rows, Sample
 from uqeval.inference.tally import JointTally
@@ -35,7 +36,7 @@ class Measurement:
         if isinstance(given, Sample):
             return _one(estimate_ranking(metric, count_sample(metric, given), level))
         if not isinstance(given, Confidences):
-            return _one(estimate_mean(metric, count_mean(given, self.rows), level))
+            return _one(estimate_mean(metric, count_mean(given, self.rows, metric.interval == "binomial"), level))
         tally, confidences = count_ece(given), given
 
         def rejected(_: bool) -> bool:
@@ -56,7 +57,7 @@ def _one(found: Any) -> Estimate:
 def estimate_share(hits: NDArray[Any], rows: Rows, level: float) -> Estimate:
     """The share of the rows that are hit (1, else 0), with the interval of the accuracy."""
     metric = REGISTRY["accuracy"]
-    return _one(estimate_mean(metric, count_mean(hits.astype(np.float64), rows), level))
+    return _one(estimate_mean(metric, count_mean(hits.astype(np.float64), rows, share=True), level))
 
 
 def resample(

@@ -37,11 +37,7 @@ def adjust(
     if how == "none" or len(tested) < 2:
         return Adjusted(p, width)
     if how == "holm":
-        order = sorted(tested, key=lambda k: p[k])
-        running = 0.0
-        for place, k in enumerate(order):
-            running = max(running, min(1.0, p[k] * (len(order) - place)))
-            p[k] = running
+        p = holm(p, tested)
         # Bonferroni intervals: simultaneous, and never shorter than what Holm's tests would allow.
         simultaneous = 1 - (1 - level) / len(tested)
         width = [t_quantile(simultaneous, c.df) if c.se > 0 else 0.0 for c in found]
@@ -53,6 +49,15 @@ def adjust(
         exceeded = len(largest) - int(np.searchsorted(largest, abs(found[k].t), side="left"))
         p[k] = max(p[k], (1 + exceeded) / (1 + len(largest)))
     return Adjusted(p, [max(bound, w) if found[k].se > 0 else 0.0 for k, w in enumerate(width)])
+
+
+def holm(p: Sequence[float], tested: Sequence[int]) -> list[float]:
+    """Holm's steps over the p-values that are tested; the others stay."""
+    found, running = list(p), 0.0
+    for place, k in enumerate(sorted(tested, key=lambda k: p[k])):
+        running = max(running, min(1.0, p[k] * (len(tested) - place)))
+        found[k] = running
+    return found
 
 
 def _largest(
@@ -118,10 +123,7 @@ def bootstrap_contrasts(
             low[k], high[k] = observed[k] - bound * se[k], observed[k] + bound * se[k]
     else:
         if how == "holm":
-            running = 0.0
-            for place, k in enumerate(order):
-                running = max(running, min(1.0, p[k] * (len(order) - place)))
-                adjusted[k] = running
+            adjusted[:] = holm(p.tolist(), order)
             shares[:] = 1 - (1 - level) / max(1, len(order))
         for k in order:
             low[k], high[k] = np.quantile(gaps[k], [(1 - shares[k]) / 2, (1 + shares[k]) / 2])
@@ -153,23 +155,34 @@ def cliques(names: list[str], values: Float, higher: bool, differ: set[frozenset
 
 
 class Heterogeneity(NamedTuple):
-    """Are the groups' true values equal? F test with (df, df2) degrees of freedom."""
+    """Are the groups' true values equal? F test with (df, df2) degrees of freedom; groups that took no part."""
 
     statistic: float
     df: int
     df2: float
     p: float
+    left_out: int = 0
 
 
-def heterogeneity(values: Sequence[float] | Float, se: Sequence[float] | Float, df2: float) -> Heterogeneity:
-    """Wald test that the values of independent groups are equal, F-scaled as Hotelling's; NaN where it fails."""
+def heterogeneity(
+    values: Sequence[float] | Float, se: Sequence[float] | Float, df: Sequence[float] | Float
+) -> Heterogeneity:
+    """Welch's test (1951) that the values of independent groups are equal; each has degrees of freedom of its own.
+
+    Groups without a finite value, a positive standard error and a positive df take no part; NaN where fewer than two
+    are left.
+    """
     from scipy.special import fdtrc
 
-    x, variance = np.array(values), np.array(se) ** 2
-    k = len(x) - 1
-    if not (np.isfinite(x) & (variance > 0)).all() or k < 1 or not df2 > k:
-        return Heterogeneity(math.nan, max(k, 0), df2, math.nan)
-    weight = 1 / variance
-    gap = x - (weight * x).sum() / weight.sum()  # Cochran's Q: the same form as contrasts with their covariance
-    statistic = float((weight * gap * gap).sum()) * (df2 - k + 1) / (df2 * k)
-    return Heterogeneity(statistic, k, df2 - k + 1, float(fdtrc(k, df2 - k + 1, statistic)))
+    x, variance, own = (np.array(given, dtype=np.float64) for given in (values, np.square(se), df))
+    usable = np.isfinite(x) & (variance > 0) & np.isfinite(variance) & (own > 0)
+    left_out, count = int((~usable).sum()), int(usable.sum())
+    if count < 2:
+        return Heterogeneity(math.nan, max(count - 1, 0), math.nan, math.nan, left_out)
+    x, weight, own = x[usable], 1 / variance[usable], own[usable]
+    share = weight / weight.sum()
+    between = float((weight * (x - (share * x).sum()) ** 2).sum()) / (count - 1)
+    lost = float(((1 - share) ** 2 / own).sum()) / (count**2 - 1)
+    statistic = between / (1 + 2 * (count - 2) * lost)
+    df2 = min(1 / (3 * lost), 1e9) if lost > 0 else 1e9
+    return Heterogeneity(statistic, count - 1, df2, float(fdtrc(count - 1, df2, statistic)), left_out)

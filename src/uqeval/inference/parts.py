@@ -17,10 +17,12 @@ from uqeval import kernels
 from uqeval._check import Bit, Float, Int, check_seed
 from uqeval.inference.calibrated import miscalibrated_parts
 from uqeval.inference.count import count_sample
-from uqeval.inference.intervals import estimate_ece, estimate_mean, estimate_ranking, estimate_tally, in_units
+from uqeval.inference.intervals import estimate_ranking, estimate_tally, in_units
+from uqeval.inference.means import estimate_ece, estimate_mean
 from uqeval.inference.result import Estimates
 from uqeval.inference.sample import Rows, Sample
-from uqeval.inference.tally import EceTally, Mass, MeanTally, Sizes
+from uqeval.inference.sizes import Mass, Sizes
+from uqeval.inference.tally import EceTally, MeanTally
 from uqeval.metrics.areas import Ranking, SweptParts
 from uqeval.metrics.calibration import Bins, bin_edges, l1
 from uqeval.metrics.registry import Metric

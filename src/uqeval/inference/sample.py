@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from uqeval import kernels
 from uqeval._check import Float, Int
-from uqeval.inference.tally import Held, Mass, Sizes
+from uqeval.inference.sizes import Held, Loads, Mass, Powers, Sizes
 from uqeval.kernels import AucSums, ConcordanceSums
 from uqeval.metrics.areas import Ranked, Ranking, Swept, ranked_by
 from uqeval.metrics.calibration import Bins, bin_rows
@@ -61,12 +61,20 @@ class Rows:
         return np.bincount(self.clusters, weights=self.weights).astype(np.float64)
 
     @cached_property
+    def _by_target(self) -> dict[int, tuple[NDArray[Any], Sizes]]:
+        return {}
+
+    @cached_property
     def _all_right(self) -> Sizes:
         return self._sizes(None)
 
     def sizes(self, target: NDArray[Any] | None = None) -> Sizes:
         """Whom the sums are of: right and wrong rows by the target, all right without one."""
-        return self._all_right if target is None else self._sizes(target)
+        if target is None:
+            return self._all_right
+        if id(target) not in self._by_target:  # the scores of a test set share it
+            self._by_target[id(target)] = target, self._sizes(target)
+        return self._by_target[id(target)][1]
 
     def _sizes(self, target: NDArray[Any] | None) -> Sizes:
         binary = target is not None and target.dtype == np.uint8
@@ -83,7 +91,40 @@ class Rows:
         else:
             right, of_wrong = (mass(self.weights[side]) for side in (~wrong, wrong))
         loss = of_wrong if target is None or binary else mass(self.w * target)
-        return Sizes(right, of_wrong, loss, clusters, largest, self.weights is not None, binary)
+        loads = None
+        if not self.plain and wrong is not None:
+            loads = self._all_loads if target is None else self.loads(wrong, target)
+        return Sizes(right, of_wrong, loss, clusters, largest, self.weights is not None, binary, loads)
+
+    @property
+    def _all_loads(self) -> Loads:
+        """Where no row is wrong."""
+        units = self.w if self.clusters is None else self.held if self.weights is None else self._in_units(self.w)
+        of_units = Powers.of(units)
+        of_rows = Powers(*(3 * (float(self.n),))) if self.weights is None else Powers.of(self.weights)
+        return Loads(of_rows, of_units, of_units, Powers(0.0, 0.0, 0.0))
+
+    def loads(self, wrong: NDArray[np.bool_], loss: NDArray[Any]) -> Loads | None:
+        """How unevenly weight lies on rows and units; None for plain rows."""
+        if self.plain:
+            return None
+        if self.clusters is None:
+            of_rows = Powers.of(self.w)
+            return Loads(of_rows, of_rows, Powers.of(self.w[~wrong]), Powers.of(self.w * loss))
+        if self.weights is None:
+            of_rows, errors = (
+                Powers(*(3 * (float(self.n),))),
+                np.bincount(self.clusters[wrong], minlength=len(self.held)),
+            )
+            bad = errors.astype(np.float64) if loss.dtype == np.uint8 else self._in_units(loss)
+            return Loads(of_rows, Powers.of(self.held), Powers.of(self.held - errors), Powers.of(bad))
+        units = (self._in_units(x) for x in (self.weights, self.weights * ~wrong, self.weights * loss))
+        return Loads(Powers.of(self.weights), *(Powers.of(x) for x in units))
+
+    def _in_units(self, x: Float) -> Float:
+        """Sums over the rows of each cluster, whose last bit does not depend on the order of rows."""
+        assert self.clusters is not None
+        return kernels.cell_sums(x, self.clusters, len(self.held))
 
     def by_unit(self, x: NDArray[Any]) -> Float:
         """Sums over the rows of each cluster."""
@@ -238,6 +279,7 @@ class Confidences:
     confidence: Float
     correct: Float
     rows: Rows
+    tallies: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
     def bins(self) -> Bins:

@@ -16,95 +16,12 @@ import numpy as np
 from uqeval import kernels
 from uqeval._check import Float, Int
 from uqeval._lanes import Number, choose
+from uqeval.inference.sizes import Sizes
 from uqeval.metrics.calibration import Bins
 from uqeval.metrics.correlation import tau_b
 
 NAN = float("nan")
 _TINY = 1e-9  # of the variances: below that the covariance route has lost its digits
-
-
-# ---- whom the sums are of ---------------------------------------------------------------------------------------
-
-
-class Mass(NamedTuple):
-    """Rows, Σ weight, Σ weight²."""
-
-    rows: Number
-    weight: Number
-    squares: Number
-
-    @property
-    def size(self) -> Number:
-        """Effective number of rows of unequal weight (Kish); 0 for none."""
-        return choose(self.squares > 0, lambda: self.weight**2 / self.squares, lambda: 0.0)
-
-    def merge(self, other: Mass) -> Mass:
-        return Mass(self.rows + other.rows, self.weight + other.weight, self.squares + other.squares)
-
-
-class Held(NamedTuple):
-    """Clusters: all, those that hold a right row, and those that hold a wrong one."""
-
-    all: int
-    right: int
-    wrong: int
-
-    def merge(self, other: Held) -> Held:
-        """Of parts without a common cluster."""
-        return Held(*(a + b for a, b in zip(self, other, strict=True)))
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """Right rows (no loss), wrong rows (a positive loss), their clusters, and what an effective number is made of."""
-
-    right: Mass
-    wrong: Mass
-    loss: Mass  # Σ weight·loss and Σ (weight·loss)²
-    clusters: Held | None = None
-    largest: float = 1.0  # weight of the heaviest row, or of the heaviest cluster
-    weighted: bool = False
-    binary: bool = False  # the loss is 0/1: wrong rows are errors
-
-    @property
-    def rows(self) -> Number:
-        return self.right.rows + self.wrong.rows
-
-    @property
-    def total(self) -> Mass:
-        return self.right.merge(self.wrong)
-
-    @property
-    def plain(self) -> bool:
-        """Independent rows of equal weight."""
-        return self.clusters is None and not self.weighted
-
-    @property
-    def units(self) -> Number:
-        """Independent units: clusters, or effective rows."""
-        return self.clusters.all if self.clusters is not None else self.total.size if self.weighted else self.rows
-
-    @property
-    def sides(self) -> tuple[Number, Number]:
-        """Units among the right and among the wrong rows."""
-        return self.clusters[1:] if self.clusters is not None else (self.right.size, self.wrong.size)
-
-    @property
-    def errors(self) -> Number:
-        """Effective number of errors: the count, or Kish's size of weights times losses."""
-        return 1.0 * self.wrong.rows if self.binary and not self.weighted else self.loss.size
-
-    def merge(self, other: Sizes) -> Sizes:
-        clusters = None if self.clusters is None or other.clusters is None else self.clusters.merge(other.clusters)
-        return Sizes(
-            self.right.merge(other.right),
-            self.wrong.merge(other.wrong),
-            self.loss.merge(other.loss),
-            clusters,
-            max(self.largest, other.largest),
-            self.weighted or other.weighted,
-            self.binary and other.binary,
-        )
 
 
 # ---- moments ----------------------------------------------------------------------------------------------------
@@ -217,7 +134,8 @@ class AucTally(_Sums):
     wrong_squares: Number = 0  # Σ credit2² over the wrong rows, where they weigh the same …
     right_squares: Number = 0  # … and over the right rows
     left: Spread | None = None  # of the values without each row or cluster, where rows weigh or belong together
-    _shared = ("constant",)
+    places: tuple[float, float] = (0.25, 0.75)  # where an error that was not seen may rank: `count.places`
+    _shared = ("constant", "places")
 
     @property
     def value(self) -> Number:
@@ -269,7 +187,8 @@ class AreaTally(_Sums):
     clusters2: float | None = None  # over clusters, influences summed first
     contributions2: Number = 0.0  # Σ over wrong rows of their squared part of the value
     largest: Number = 0.0  # the most that one more wrong unit could add to the value
-    _shared = ("value", "largest")
+    adds: Number = 0.0  # what an error that was not seen may add, were its weight 1: `unseen.adds`
+    _shared = ("value", "largest", "adds")
 
 
 @dataclass(frozen=True)
@@ -294,6 +213,18 @@ class Cells(NamedTuple):
     powers: Float | None = None  # (3, cells): Σ w², w³, w⁴, where rows of different weight are pooled
 
 
+class BinClusters(NamedTuple):
+    """What clusters do to the bins of confidence: Σ over clusters of products of their parts."""
+
+    products: Float  # (bins, bins), of Σ w·(correct − confidence − gap of the bin)/Σ w
+    shares2: Float  # (bins,): of squares of the share of all weight that a cluster has in the bin
+    confidence: Float  # (bins,): the mean
+
+    def merge(self, other: BinClusters) -> BinClusters:
+        """Of parts without a common cluster."""
+        return BinClusters(self.products + other.products, self.shares2 + other.shares2, self.confidence)
+
+
 @dataclass(frozen=True)
 class EceTally(_Sums):
     """Bins of confidence, and Σ of squared influences on the plug-in ECE with its bins held fixed."""
@@ -302,6 +233,7 @@ class EceTally(_Sums):
     bins: Bins
     squares: Number
     clusters2: float | None = None
+    by_cluster: BinClusters | None = None
     _shared = ("bins",)
 
 

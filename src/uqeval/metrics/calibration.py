@@ -53,7 +53,8 @@ def ece(
     scheme : "width" or "mass"
         Bins (k/B, (k+1)/B] with 0 in the first, or edges at order statistics (ties share a bin).
     debias : bool
-        Subtract what noise alone adds: a folded-normal mean for "l1", the variance of the bin mean for "l2".
+        Subtract what noise adds: for "l2" the variance of the bin mean, which is all of it; for "l1" the excess of a
+        folded normal about the gap that was seen, which is about 40% of it where the model is calibrated.
     norm : "l1" or "l2"
         Mean absolute gap, or root mean square gap.
     weights : array-like of shape (n,), optional
@@ -79,6 +80,9 @@ def ece(
 
 def ece_debiased(confidence: ArrayLike, correct: ArrayLike, *, weights: ArrayLike | None = None) -> float:
     """`ece` with the default 15 bins of equal width and debias=True.
+
+    Less biased, not unbiased: of a calibrated model it removes about 40% of what noise adds (37–41% in simulations with
+    200 to 10,000 rows). Whether a model is calibrated is told by the lower end of the interval of `uqeval.estimate`.
 
     Examples
     --------

@@ -87,26 +87,29 @@ def one_vs_rest(
     >>> one_vs_rest("uq_auc", probs, labels=[0, 1, 1, 0])
     1.0
     """
-    task = _task(metric, score, labels, probs, decision, weights)
+    task = check_task(metric, score, labels, probs, decision, weights)
     if check_choice("average", average, ("macro", "weighted", "micro")) == "micro":
         return _micro(task, force)
-    values, prevalence = class_values(task)
+    return averaged(task, *class_values(task), average)[0]
+
+
+def averaged(task: Task, values: Float, prevalence: Float, average: Average) -> tuple[float, Float]:
+    """The mean of the values of the classes, and the share that each has in it: 0 where the metric is undefined."""
     defined = ~np.isnan(values)
+    share = np.where(defined, 1.0 if average == "macro" else prevalence, 0.0)
     if not defined.any():
-        notify(f"One-versus-rest {task.name} is undefined in every class.", UndefinedMetricWarning, stacklevel=2)
-        return float("nan")
+        notify(f"One-versus-rest {task.name} is undefined in every class.", UndefinedMetricWarning, stacklevel=3)
+        return float("nan"), share
     if not defined.all():
         skipped = ", ".join(str(k) for k in np.flatnonzero(~defined))
-        notify(f"{task.name} is undefined for classes {skipped}, which are left out.", UQWarning, stacklevel=2)
-    share = np.ones(len(values)) if average == "macro" else prevalence
-    share = np.where(defined, share, 0.0)
+        notify(f"{task.name} is undefined for classes {skipped}, which are left out.", UQWarning, stacklevel=3)
     if share.sum() == 0:
-        notify(f"No row belongs to a class where {task.name} is defined.", UndefinedMetricWarning, stacklevel=2)
-        return float("nan")
-    return float((share[defined] * values[defined]).sum() / share.sum())
+        notify(f"No row belongs to a class where {task.name} is defined.", UndefinedMetricWarning, stacklevel=3)
+        return float("nan"), share
+    return float((share[defined] * values[defined]).sum() / share.sum()), share / share.sum()
 
 
-def _task(
+def check_task(
     metric: str | Callable[..., float],
     score: ArrayLike,
     labels: ArrayLike,
@@ -183,29 +186,42 @@ def class_values(task: Task) -> tuple[Float, Float]:
 
 
 def _micro(task: Task, force: bool) -> float:
+    _check_items(task, force)
+    n, classes = task.score.shape
+    if task.weights is not None:
+        credit, weight = pooled_counts(task, force)
+        total = kernels.order_free_sum(task.weights * weight)
+        value = kernels.order_free_sum(task.weights * credit) / total if total > 0 else float("nan")
+    else:
+        s, t = task.score.reshape(-1), task.target.reshape(-1)
+        sums = kernels.concordance(s, t)
+        inside2, inside = kernels.within_sums(s, t, kernels.group(np.repeat(np.arange(n), classes)))
+        pairs = sums.comparable - int(inside.sum())
+        value = (sums.credit2 - int(inside2.sum())) / (2 * pairs) if pairs else float("nan")
+    if value != value:
+        notify(f"Micro {task.name} is undefined: no comparable pair.", UndefinedMetricWarning, stacklevel=3)
+    return value
+
+
+def pooled_counts(task: Task, force: bool = False) -> tuple[Float, Float]:
+    """Credit and (weight of the) comparable items of each row, over its items and those of the other rows."""
+    _check_items(task, force)
+    n, classes = task.score.shape
+    weights = np.ones(n) if task.weights is None else task.weights
+    order = np.lexsort((*task.score.T, *task.target.T, weights))  # float sums run row by row: fix the order of rows
+    s, t, w = task.score[order].reshape(-1), task.target[order].reshape(-1), np.repeat(weights[order], classes)
+    orders, row = (kernels.order_by(s), kernels.order_by(t)), kernels.group(np.repeat(np.arange(n), classes))
+    every, own = kernels.weighted_pair_counts(*orders, w), kernels.weighted_pair_counts(*orders, w, row)
+    credit, comparable = np.empty(n), np.empty(n)
+    for out, x, y in zip((credit, comparable), every, own, strict=True):
+        out[order] = (x - y).reshape(n, classes).sum(axis=1)
+    return credit, comparable
+
+
+def _check_items(task: Task, force: bool) -> None:
     n, classes = task.score.shape
     if n * classes > _MOST_ITEMS and not force:
         raise InputError(
             f"Pooling {n} rows × {classes} classes makes {n * classes:,} items. Pass force=True to do it all the same, "
             f'or average="macro".'
         )
-    if task.weights is not None:  # float sums run row by row: fix the order of rows
-        order = np.lexsort((*task.score.T, *task.target.T, task.weights))
-        task = task._replace(score=task.score[order], target=task.target[order], weights=task.weights[order])
-    s, t = task.score.reshape(-1), task.target.reshape(-1)
-    row = np.repeat(np.arange(n), classes)
-    if task.weights is None:
-        sums = kernels.concordance(s, t)
-        inside2, inside = kernels.within_sums(s, t, kernels.group(row))
-        pairs = sums.comparable - int(inside.sum())
-        value = (sums.credit2 - int(inside2.sum())) / (2 * pairs) if pairs else float("nan")
-    else:
-        w = np.repeat(task.weights, classes)
-        orders = kernels.order_by(s), kernels.order_by(t)
-        credit, weight = kernels.weighted_pair_counts(*orders, w)
-        own, own_weight = kernels.weighted_pair_counts(*orders, w, kernels.group(row))
-        total = kernels.order_free_sum(w * (weight - own_weight))
-        value = kernels.order_free_sum(w * (credit - own)) / total if total > 0 else float("nan")
-    if value != value:
-        notify(f"Micro {task.name} is undefined: no comparable pair.", UndefinedMetricWarning, stacklevel=3)
-    return value

@@ -16,7 +16,7 @@ from uqeval.decide.certification import Certification
 from uqeval.decide.risk_map import map_rows
 from uqeval.decide.rows import reject_lowest
 from uqeval.decide.threshold import shown as printed
-from uqeval.decide.walks import largest_certified
+from uqeval.decide.walks import DEFAULT, largest_certified
 from uqeval.evaluation.result import Evaluation
 from uqeval.evaluation.row_data import RowData
 from uqeval.pages.words import count, percent
@@ -78,9 +78,9 @@ def _explore(table: RowData, name: str, tried: int, targets: list[float], level:
 def _certified(cal: Calibration, target: float, level: float, tried: int) -> dict[str, Any]:
     """The parts of a `Threshold` that the page shows."""
     delta = (1 - level) / tried
-    value = largest_certified("fallback", cal, target, delta)
+    value = largest_certified(DEFAULT, cal, target, delta)
     if value == -math.inf:
-        rule = Certification("fallback", (target,), level, delta, n_scores=tried)
+        rule = Certification(DEFAULT, (target,), level, delta, n_scores=tried)
         nothing = {"value": None, "accepted": 0, "errors": 0, "coverage": 0.0, "risk": None}
         return nothing | {"rows_needed": rule.rows_needed(cal, cal, target)}
     at = np.array([value])
@@ -98,7 +98,7 @@ def _certified(cal: Calibration, target: float, level: float, tried: int) -> dic
 
 
 def _weighted_map(score: Float, loss: Float, weights: Float) -> dict[str, Any]:
-    """Shares of the weight; no bounds, since none is exact for weighted rows."""
+    """Shares of the weight; no band, since none is known to hold for weighted rows."""
     order = np.argsort(score, kind="stable")
     ordered = score[order] + 0.0
     weight, bad = np.cumsum(weights[order]), np.cumsum((weights * loss)[order])

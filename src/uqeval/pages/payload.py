@@ -123,8 +123,8 @@ def _act(ev: Evaluation, lead: str, max_risk: float) -> tuple[Threshold | None, 
         return None, "The rows were not kept, so no threshold can be certified here."
     if table.weights is not None:
         return None, (
-            "No threshold is certified: the rows are weighted, and no exact bound for weighted rows is known. "
-            "Evaluate without weights, or draw rows in proportion to their weights first."
+            "No threshold is certified on this page, since the rows are weighted. uqeval.choose_threshold (uqeval "
+            "threshold on the command line) takes weights."
         )
     if table.share_loss is None:
         return None, "No threshold is certified: that needs errors, or a loss between 0 and 1."

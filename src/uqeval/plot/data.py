@@ -6,6 +6,7 @@ Numbers only: Altair stays in `theme`, `curves` and `panels`.
 import math
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -20,9 +21,10 @@ from uqeval.decide.risk_map import RiskMap, band
 from uqeval.evaluation.result import Evaluation
 from uqeval.evaluation.row_data import RowData
 from uqeval.inference.forms import clopper_pearson, risk_band
-from uqeval.inference.intervals import estimate_mean
+from uqeval.inference.means import estimate_mean
 from uqeval.inference.measure import estimate_share
 from uqeval.inference.sample import Rows
+from uqeval.inference.sizes import Loads, Powers
 from uqeval.inference.tally import MeanTally
 from uqeval.metrics.areas import Blocks, Ranking, tie_blocks, walk
 from uqeval.metrics.calibration import bin_rows
@@ -213,8 +215,17 @@ def _share_bands(rank: Float, clusters: Int | None, least: Int, level: float) ->
         share, n = hits / len(rank), len(rank)
         apart2 = max(0.0, hits2[hits] - 2 * share * both[hits] + share**2 * float((of * of).sum()))
         squares = (hits * (1 - share) ** 2 + (n - hits) * share**2) / n**2
-        ends.append(estimate_mean(REGISTRY["accuracy"], MeanTally(sizes, share, squares, apart2 / n**2), level))
+        loads = _share_loads(n, of, float(hits), float(hits2[hits]), float(both[hits]))
+        held = replace(sizes, loads=loads)
+        ends.append(estimate_mean(REGISTRY["accuracy"], MeanTally(held, share, squares, apart2 / n**2), level))
     return np.array([e.low for e in ends]), np.array([e.high for e in ends])
+
+
+def _share_loads(n: int, of: Int, hits: float, hits2: float, both: float) -> Loads:
+    """How unevenly rows and hits lie on clusters of so many rows; cubes are not needed for a share."""
+    total2 = float((of * of).sum())
+    missed = Powers(n - hits, total2 - 2 * both + hits2, 0.0)
+    return Loads(Powers(n, n, n), Powers(n, total2, 0.0), Powers(hits, hits2, 0.0), missed)
 
 
 def risk_points(score: Float, loss: NDArray[Any], weights: Float | None, clusters: Int | None, level: float) -> Columns:

@@ -27,6 +27,7 @@ class Page:
     settings: list[tuple[str, str]]
     texts: Mapping[str, str]  # what is said below each figure
     claims: Sequence[Any] = ()  # each with a section of its own
+    of_paper: bool = True  # whether it reproduces the paper, which is then named
 
     def html(self, figures: Sequence[Any], timing: Grid, spent: list[tuple[str, str]]) -> str:
         """The whole page, with drawings (`panels.Picture`), times, and the whole time spent."""

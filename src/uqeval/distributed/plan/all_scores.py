@@ -5,7 +5,8 @@ beside each other in one row: K + 2 shuffles.
 """
 
 import math
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -13,11 +14,12 @@ from uqeval._check import Int
 from uqeval._errors import InputError
 from uqeval.distributed.engines.protocol import Input, State
 from uqeval.distributed.plan import tallies, wire
-from uqeval.distributed.plan.by_cluster import FinishModel, FinishUnits, Ranked, RouteUnits
+from uqeval.distributed.plan.by_cluster import BIN_GAPS, BIN_SHARES, FinishModel, FinishUnits, Ranked, RouteUnits
 from uqeval.distributed.plan.by_loss import FinishLoss, RouteLoss
 from uqeval.distributed.plan.edges import changed
 from uqeval.distributed.plan.run import Run
-from uqeval.inference.tally import NAN, Held, JointPart, JointTally, Moments, Spread
+from uqeval.inference.sizes import Held, Loads
+from uqeval.inference.tally import NAN, JointPart, JointTally, Moments, Spread
 from uqeval.metrics.calibration import l1
 from uqeval.metrics.registry import Metric
 
@@ -69,10 +71,24 @@ def _ranked(run: Run, k: int, sums: tallies.ScoreSums, metrics: list[Metric]) ->
     )
 
 
+class Together(NamedTuple):
+    """All clusters: how many, the rows of the largest, how unevenly rows and errors lie on them."""
+
+    held: Held
+    largest: int
+    loads: Loads | None
+
+    def merge(self, state: State) -> Self:
+        if "held" not in state:
+            return self
+        loads = state["loads"] if self.loads is None else self.loads.merge(state["loads"])
+        return type(self)(self.held.merge(state["held"]), max(self.largest, state["largest"]), loads)
+
+
 def _units(
     run: Run, scores: list[int], metrics: list[Metric], inflate: tuple[float, float] = (1.0, 1.0)
-) -> tuple[list[tallies.ScoreSums], dict[str, Moments], Held, int]:
-    """Sums of the scores, moments of their units by metric, the clusters, and the rows of the largest."""
+) -> tuple[list[tallies.ScoreSums], dict[str, Moments], Together]:
+    """Sums of the scores, moments of their units by metric, and the clusters."""
     sums, handle, columns = _chain(run, scores)
     clustered = run.prepare.cluster is not None
     ranked = tuple(_ranked(run, k, found, metrics) for k, found in zip(scores, sums, strict=True))
@@ -86,20 +102,20 @@ def _units(
     return sums, *_merged(done.states, sizes, run.n)
 
 
-def _merged(states: list[State], sizes: Int | None, n: int) -> tuple[dict[str, Moments], Held, int]:
+def _merged(states: list[State], sizes: Int | None, n: int) -> tuple[dict[str, Moments], Together]:
     """What all buckets give, each of which must be there once, with all rows."""
     seen = [int(state["bucket"]) for state in states]
     rows = sum(int(state["rows"]) for state in states)
     if len(set(seen)) < len(seen) or rows != n or (sizes is not None and len(seen) != int((sizes > 0).sum())):
         raise changed("The last shuffle", rows, n)
     found: dict[str, Moments] = {}
-    held, largest = Held(0, 0, 0), 0
+    together = Together(Held(0, 0, 0), 0, None)
     for state in sorted(states, key=lambda s: int(s["bucket"])):
-        held, largest = held.merge(state.get("held", Held(0, 0, 0))), max(largest, state.get("largest", 0))
+        together = together.merge(state)
         for name, value in state.items():
             if isinstance(value, Moments):
                 found[name] = found[name].merge(value) if name in found else value
-    return found, held, largest
+    return found, together
 
 
 def cluster_sizes(run: Run) -> Int:
@@ -133,54 +149,60 @@ def _defined(metric: Metric, sums: tallies.ScoreSums, ranked: tuple[Ranked, ...]
 # ---- what it is for ---------------------------------------------------------------------------------------------
 
 
-def _clustered(found: dict[str, Moments], held: Held, largest: int) -> tallies.Clustered:
+def _clustered(found: dict[str, Moments], together: Together) -> tallies.Clustered:
     spreads = {name: Spread(m.units, float(m.mean[0]), float(m.products[0, 0])) for name, m in found.items()}
-    return tallies.Clustered(held, largest, spreads)
+    return tallies.Clustered(*together, spreads)
 
 
 def score_clusters(run: Run, k: int, metrics: list[Metric]) -> tuple[tallies.ScoreSums, tallies.Clustered]:
     """Sums of one score, and what its clusters say of the metrics."""
-    (sums,), found, held, largest = _units(run, [k], metrics)
-    return sums, _clustered(found, held, largest)
+    (sums,), found, together = _units(run, [k], metrics)
+    return sums, _clustered(found, together)
 
 
 def model_clusters(run: Run, metrics: list[Metric]) -> tallies.Clustered:
     """What the clusters say of the model's own metrics."""
     state, n = run.state, run.n
     values: dict[str, float] = {}
-    signs = None
+    gaps = None
     for metric in metrics:
         what = metric.quantities[0]
         if metric.tally == "ece":
             bins, some = tallies.ece_bins(state)
             values[what] = l1(bins)
-            signs = np.full(len(state["ece"]), np.nan)
-            signs[some] = np.sign(bins.gap)
+            gaps = np.full(len(state["ece"]), np.nan)
+            gaps[some] = bins.gap
         elif what == "accuracy":
             values[what] = (n - state["wrong"]) / n
         elif not state[f"{what}_infinite"]:
             values[what] = float(state[what][0, 1])
     keep = (*wire.CLUSTER, *([wire.ERROR] * run.prepare.wants_error), *run.prepare.model)
     sizes = cluster_sizes(run)
-    finish = FinishModel(n, values, signs, sizes)
+    finish = FinishModel(n, values, gaps, sizes)
     done = run.shuffle("clusters", [Input(RouteUnits(run.prepare, keep, len(sizes)))], len(sizes), finish)
     run.release(done.carried)
-    return _clustered(*_merged(done.states, sizes, n))
+    found, together = _merged(done.states, sizes, n)
+    of_bins = [found.pop(name).about_zero().products for name in (BIN_GAPS, BIN_SHARES) if name in found]
+    return replace(_clustered(found, together), bins=(of_bins[0], np.diag(of_bins[1])) if of_bins else None)
 
 
 def joint_of_run(run: Run, metric: Metric) -> tuple[JointTally, int]:
     """Values and covariance of all scores of a run, and the number of clusters (0 without any)."""
     n, wrong = run.n, int(run.state["wrong"])
     inflate = (n / (n - 1), wrong / (wrong - 1) if wrong > 1 else NAN)
-    sums, found, held, _ = _units(run, list(range(len(run.names))), [metric], inflate)
+    sums, found, (held, _, loads) = _units(run, list(range(len(run.names))), [metric], inflate)
     values = np.array([tallies.ranking_tally(metric, one, None).value for one in sums])
-    clusters = None if run.prepare.cluster is None else held.all
-    parts = _parts(metric, found, sums[0], clusters, len(values))
+    parts = _parts(metric, found, sums[0], None if run.prepare.cluster is None else held.all, loads, len(values))
     return JointTally(values, parts).mapped(metric.affine), held.all
 
 
 def _parts(
-    metric: Metric, found: dict[str, Moments], sums: tallies.ScoreSums, clusters: int | None, size: int
+    metric: Metric,
+    found: dict[str, Moments],
+    sums: tallies.ScoreSums,
+    clusters: int | None,
+    loads: Loads | None,
+    size: int,
 ) -> tuple[JointPart, ...]:
     """As `inference.joint.joint_of_samples` has them."""
     if not found or (clusters is not None and clusters < 2):
@@ -196,7 +218,9 @@ def _parts(
         return tuple(parts)
     moments = found[metric.name]
     if metric.tally != "area":
-        return (JointPart.of_moments(moments, (units - 1) / units, units - 1),)
+        df = units - 1 if metric.tally != "auc" or loads is None else min(loads.right.number, loads.wrong.number) - 1
+        return (JointPart.of_moments(moments, (units - 1) / units, df),)
     if clusters is not None:
-        return (JointPart.of_moments(moments.about_zero(), units / (units - 1), units - 1),)
+        df = units - 1 if loads is None else loads.wrong.number - 1
+        return (JointPart.of_moments(moments.about_zero(), units / (units - 1), df),)
     return (JointPart.of_moments(moments.about_zero(), 1.0, sums.wrong - 1),)

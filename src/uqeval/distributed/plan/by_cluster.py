@@ -6,6 +6,7 @@ leaves a bucket is a count, a mean and a matrix of products, which merge.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,13 @@ from uqeval.distributed.plan import wire
 from uqeval.distributed.plan.columns import Reading
 from uqeval.distributed.plan.count import CLUSTER_BUCKETS, ECE_BINS, cluster_bucket
 from uqeval.distributed.plan.edges import changed
-from uqeval.inference.tally import NAN, Held, Moments
+from uqeval.inference.sizes import Held, Loads, Powers
+from uqeval.inference.tally import NAN, Moments
 from uqeval.metrics.areas import Accepted
 from uqeval.metrics.registry import REGISTRY
+
+BIN_GAPS = "gaps of bins"  # moments over clusters: of the part that each has in the gaps of the bins of confidence …
+BIN_SHARES = "shares of bins"  # … and in the rows
 
 
 @dataclass(frozen=True)
@@ -155,15 +160,26 @@ def clusters_of(rows: wire.Rows) -> Int:
 
 
 def _clusters(rows: wire.Rows, state: State, sizes: Int) -> Int:
-    """Clusters of a bucket, which must have come whole; notes how many, on which side, and the rows of the largest."""
+    """Clusters of a bucket, which must have come whole; notes how many, on which side, how large."""
     if state["rows"] != (counted := int(sizes[state["bucket"]])):
         raise changed(f"Bucket {state['bucket']} of the clusters", state["rows"], counted)
     g, sides = clusters_of(rows), [0, 0]
+    held = np.bincount(g).astype(np.float64)
+    bad = np.zeros_like(held)
     if wire.ERROR in rows:
-        wrong = rows[wire.ERROR].astype(bool)
-        sides = [len(np.unique(g[~wrong])), len(np.unique(g[wrong]))]
-    state |= {"held": Held(int(g.max()) + 1, *sides), "largest": int(np.bincount(g).max())}
+        bad = np.bincount(g, weights=rows[wire.ERROR], minlength=len(held)).astype(np.float64)
+        sides = [int(np.count_nonzero(held > bad)), int(np.count_nonzero(bad))]
+    units = (Powers.of(x) for x in (held, held - bad, bad))
+    state["loads"] = Loads(Powers(*(3 * (float(len(g)),))), *units)
+    state |= {"held": Held(len(held), *sides), "largest": int(held.max())}
     return g
+
+
+def _by_bin(g: Int, bins: Int, x: Float) -> Float:
+    """(bins, clusters) sums."""
+    clusters = int(g.max()) + 1
+    sums: Float = np.bincount(bins * clusters + g, weights=x, minlength=ECE_BINS * clusters).astype(np.float64)
+    return sums.reshape(ECE_BINS, clusters)
 
 
 @dataclass(frozen=True)
@@ -172,7 +188,7 @@ class FinishModel:
 
     n: int
     values: dict[str, float]  # by quantity of the metric
-    signs: Float | None  # of the gap, by bin of confidence; nan where the bin is empty
+    gaps: Float | None  # by bin of confidence; nan where the bin is empty
     sizes: Int
 
     def __call__(self, bucket: int, table: Table) -> Finished:
@@ -181,10 +197,13 @@ class FinishModel:
         g = _clusters(rows, state, self.sizes)
         for name, value in self.values.items():
             if name == "confidence":
-                assert self.signs is not None
-                c = rows[name]
-                bins = np.searchsorted(np.arange(1, ECE_BINS) / ECE_BINS, c, side="left")
-                x = self.signs[bins] * (1.0 - rows[wire.ERROR] - c) - value
+                assert self.gaps is not None
+                bins = np.searchsorted(np.arange(1, ECE_BINS) / ECE_BINS, rows[name], side="left")
+                apart = 1.0 - rows[wire.ERROR] - rows[name]
+                x = np.sign(self.gaps)[bins] * apart - value
+                by_bin = partial(_by_bin, g, bins)
+                state[BIN_GAPS] = Moments.of(by_bin((apart - self.gaps[bins]) / self.n))
+                state[BIN_SHARES] = Moments.of(by_bin(np.full(len(g), 1 / self.n)))
             else:
                 x = (1.0 - rows[wire.ERROR] if name == "accuracy" else rows[name]) - value
             state[name] = Moments.of(np.bincount(g, weights=x / self.n).astype(np.float64)[None])

@@ -12,12 +12,14 @@ from uqeval.distributed.plan.all_scores import model_clusters, score_clusters
 from uqeval.distributed.plan.by_group import by_group, estimates_of_group
 from uqeval.distributed.plan.run import Request, Run
 from uqeval.distributed.plan.tallies import calibration_cells, model_tally, ranking_tally
-from uqeval.evaluation.evaluate import How, note_small, same_in_groups
+from uqeval.evaluation.across import same_in_groups
+from uqeval.evaluation.evaluate import How, note_small
 from uqeval.evaluation.notes import notes_of
 from uqeval.evaluation.result import Evaluation, Mixed
 from uqeval.evaluation.table import Row, Table
 from uqeval.inference.calibrated import miscalibrated
-from uqeval.inference.intervals import estimate_ece, estimate_mean, estimate_ranking
+from uqeval.inference.intervals import estimate_ranking
+from uqeval.inference.means import estimate_ece, estimate_mean
 from uqeval.inference.tally import Cells, EceTally
 
 

@@ -19,7 +19,9 @@ from uqeval.distributed.plan.count import ECE_BINS
 from uqeval.distributed.plan.edges import Grid, RowsChanged, changed
 from uqeval.inference import tally
 from uqeval.inference.influence import best_slope
-from uqeval.inference.tally import NAN, Held, Sizes, Spread
+from uqeval.inference.sizes import Held, Loads, Mass, Sizes
+from uqeval.inference.tally import NAN, Spread
+from uqeval.inference.unseen import adds
 from uqeval.kernels import ConcordanceSums, alike_sums
 from uqeval.metrics.areas import Accepted, Areas, Formula
 from uqeval.metrics.calibration import Bins, l1
@@ -206,22 +208,24 @@ def add_point_pairs(sums: ScoreSums, grid: Grid) -> None:
 
 @dataclass(frozen=True)
 class Clustered:
-    """What the shuffle by cluster gives: the clusters, the rows of the largest, and by metric the spread of their sums.
+    """What the shuffle by cluster gives: the clusters, how large they are, and by metric the spread of their sums.
 
     Of pairs: of the values without each cluster; of the others: of the influence values of each cluster.
     """
 
     held: Held
     largest: int
+    loads: Loads | None
     spread: dict[str, Spread]
+    bins: tuple[Float, Float] | None = None  # of confidence: Σ of products of gaps, Σ of squared shares
 
 
 def sizes_of(n: int, wrong: int, clustered: Clustered | None, binary: bool) -> Sizes:
     """Rows of equal weight."""
-    right, bad = (tally.Mass(rows, float(rows), float(rows)) for rows in (n - wrong, wrong))
+    right, bad = (Mass(rows, float(rows), float(rows)) for rows in (n - wrong, wrong))
     if clustered is None:
         return Sizes(right, bad, bad, binary=binary)
-    return Sizes(right, bad, bad, clustered.held, float(clustered.largest), binary=binary)
+    return Sizes(right, bad, bad, clustered.held, float(clustered.largest), binary=binary, loads=clustered.loads)
 
 
 def ranking_tally(metric: Metric, sums: ScoreSums, clustered: Clustered | None) -> Ranking:
@@ -285,6 +289,8 @@ def _area_tally(metric: Metric, sums: ScoreSums, sizes: Sizes, clusters2: float 
         few["largest"] = harmonic(0, n) / n * sizes.largest
     elif metric.interval == "gamma":
         few = {"contributions2": sums.above2 / (4 * n**4), "largest": sizes.largest / n}
+    if isinstance(metric.formula, Formula):
+        few["adds"] = adds(sums.areas, metric.formula, n)
     return tally.AreaTally(sizes, value, right2, wrong2, clusters2, **few)
 
 
@@ -323,13 +329,21 @@ def model_tally(metric: Metric, state: State, clustered: Clustered | None) -> ta
         count, gap, squares = state["ece"][some].T
         sign, plain = np.sign(gap), l1(bins)
         found = float((sign**2 * squares + count * (sign * gap - plain) ** 2).sum()) / n**2
-        return tally.EceTally(sizes, bins, found, clusters2)
+        return tally.EceTally(sizes, bins, found, clusters2, _bin_clusters(state, some, clustered))
     if metric.interval == "binomial":
         return tally.MeanTally(sizes, (n - wrong) / n, wrong * (n - wrong) / n**3, clusters2)
     if infinite := int(state[f"{metric.name}_infinite"]):
         return tally.MeanTally(sizes, math.inf, NAN, None if clusters2 is None else NAN, infinite)
     _, value, squares = (float(x) for x in state[metric.name][0])
     return tally.MeanTally(sizes, value, squares / n**2, clusters2)
+
+
+def _bin_clusters(state: State, some: Int, clustered: Clustered | None) -> tally.BinClusters | None:
+    if clustered is None or clustered.bins is None:
+        return None
+    products, shares2 = clustered.bins
+    size, total = (x.reshape(ECE_BINS, -1).sum(axis=1)[some] for x in state["confidence"])
+    return tally.BinClusters(products[np.ix_(some, some)], shares2[some], total / size)
 
 
 def ece_bins(state: State) -> tuple[Bins, Int]:

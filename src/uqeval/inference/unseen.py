@@ -1,0 +1,122 @@
+"""The unit that was not seen: what an interval leaves room for where few rows, or heavy ones, decide.
+
+A standard error is made of what was seen. Where a good score meets few errors, none of them may be badly placed; where
+weights differ, or clusters, the heavy wrong unit may be missing by luck: then it is far too small, whatever the
+formula. So a part of a made-up unit, badly placed, is put beside the rows. The interval is that of the rows joined
+with the Beta or gamma law that has the mean and the variance of both. How much of a unit, how heavy and where was
+chosen by simulation of how often the interval holds (`docs/theory/intervals.md`).
+"""
+
+import math
+from typing import Any
+
+from uqeval._lanes import Number, choose, isnan, larger, log
+from uqeval.inference.forms import Interval, beta_quantile, fay_feuer
+from uqeval.inference.sizes import Sizes
+from uqeval.inference.tally import AreaTally, AucTally, MeanTally, PairTally
+from uqeval.metrics.areas import AUGRC, H_AUC, Formula
+
+_PLACES = (0.25, 0.75)  # where a made-up row ranks, for the lower and for the upper end
+_PART = 0.75  # of a made-up unit, where it is not half a one
+_MOST = 3.0  # times the variance that few wrong clusters show
+
+
+def auc_ends(tally: AucTally, se: Number, level: float) -> Interval:
+    """Of UQ-AUC, with half a wrong unit (or half a right one, where those are fewer) beside the rows."""
+    sizes = tally.sizes
+    if sizes.loads is None:
+        share = larger(0.5 / sizes.wrong.rows, 0.5 / sizes.right.rows)
+    else:
+        loads = sizes.loads
+        sides = ((side, max(side.heavy, loads.rows.heavy)) for side in (loads.wrong, loads.right))
+        share = max(0.5 * heavy / side.first for side, heavy in sides)
+    return _ranked_ends(tally.value, se, share, larger(1.0, sizes.numbers[1]), tally.places, level)
+
+
+def pair_ends(tally: PairTally, se: Number, level: float) -> Interval:
+    """Of UQ-C-index, with three quarters of a unit beside the rows."""
+    sizes = tally.sizes
+    if sizes.loads is None:
+        return _ranked_ends(tally.value, se, _PART / sizes.rows, sizes.rows, _PLACES, level)
+    units = sizes.loads.units
+    return _ranked_ends(tally.value, se, _PART * units.heavy / units.first, units.number, _PLACES, level)
+
+
+def _ranked_ends(
+    value: Number, se: Number, share: Number, units: Number, places: tuple[float, float], level: float
+) -> Interval:
+    tail, variance = (1 - level) / 2, choose(isnan(se), lambda: 0.0, lambda: se * se)
+    low, high = (_beside(value, variance, share, units, place) for place in places)
+    return Interval(beta_quantile(*low, tail), beta_quantile(*high, 1 - tail))
+
+
+def _beside(value: Number, variance: Number, share: Number, units: Number, place: float) -> tuple[Number, Number]:
+    """Mean and variance of the rows and a unit of that share of their weight and that value."""
+    mean = (value + share * place) / (1 + share)
+    moved, apart = (
+        value - mean,
+        share * (place - mean),
+    )  # products, not powers: those of Python raise where they overflow
+    return mean, (variance + moved * moved / units + apart * apart) / ((1 + share) * (1 + share))
+
+
+def adds(areas: Any, formula: Formula, total: Number, place: float = _PLACES[0]) -> Number:
+    """What the made-up part of an error at that place, of weight 1 among `total`, adds to a metric of the areas.
+
+    −ln of the place to AURC, what lies behind it to AUGRC, at most 1 to H-AUC.
+    """
+    if formula is H_AUC:
+        return 1.0 / total
+    per = formula.per(areas)  # 0 where the metric is undefined
+    one = _PART * ((1 - place) if formula is AUGRC else -math.log(place)) / total
+    return choose(per > 0, lambda: one / per, lambda: 0.0)
+
+
+def area_ends(tally: AreaTally, se: Number, cap: float, level: float) -> Interval:
+    """Of an area: gamma (Fay & Feuer), with a part of a wrong unit beside the rows."""
+    sizes, value = tally.sizes, larger(0.0, tally.value)
+    variance = choose(isnan(se), lambda: value * value, lambda: se * se)  # of a single error: its part is all there is
+    heavy: float = 1.0
+    if sizes.loads is not None:
+        heavy = max(sizes.loads.wrong.heavy, sizes.loads.rows.heavy)
+        if sizes.clusters is not None:
+            number = sizes.loads.wrong.number
+            variance *= min(_MOST, number / (number - 1)) if number > 1 else _MOST
+    return fay_feuer(value, variance, heavy * tally.adds, level, cap)
+
+
+def accepted_high(sizes: Sizes, value: float, se: float, coverage: float, level: float) -> float:
+    """Upper end of the risk of the surest share with weights or clusters: one more unit, accepted and wrong."""
+    assert sizes.loads is not None
+    share = max(sizes.loads.units.typical, sizes.loads.wrong.typical) / (coverage * sizes.loads.rows.first)
+    found = beta_quantile(*_beside(value, se * se, share, sizes.loads.units.number, 1.0), (1 + level) / 2)
+    return float(found)
+
+
+def mean_high(tally: MeanTally, se: Number, cap: float, level: float) -> Number:
+    """Upper end of a Brier score or log-loss: gamma, with a part of a row that is as wrong as can be.
+
+    What was not seen in n units has a chance of about 1/n; a model that knows it loses ln n where it happens.
+    """
+    sizes = tally.sizes
+    cost = choose(cap < math.inf, lambda: cap, lambda: log(larger(2.0, 1.0 * sizes.units)))
+    heavy = 1.0 if sizes.loads is None else sizes.loads.units.heavy
+    one_more = _PART * heavy * cost / sizes.total.weight
+    return fay_feuer(tally.value, se * se, one_more, level, cap).high
+
+
+def ece_high(sizes: Sizes, centre: Number, se: Number, level: float) -> Number:
+    """Upper end of ECE: gamma, with a part of a sure and wrong row, which moves a gap by its share of the weight."""
+    heavy = 1.0 if sizes.loads is None else sizes.loads.units.heavy
+    one_more = _PART * heavy / sizes.total.weight
+    return fay_feuer(larger(0.0, centre), se * se, one_more, level, 1.0).high
+
+
+def share_ends(sizes: Sizes, value: float, se: float, level: float) -> Interval:
+    """Of an accuracy with weights or clusters: one more unit, all wrong for the lower end, all right for the upper."""
+    assert sizes.loads is not None
+    loads, tail, ends = sizes.loads, (1 - level) / 2, []
+    for place, side in ((0.0, loads.wrong), (1.0, loads.right)):
+        share = max(loads.units.typical, side.typical) / loads.rows.first
+        ends.append(_beside(value, se * se, share, loads.units.number, place))
+    return Interval(beta_quantile(*ends[0], tail), beta_quantile(*ends[1], 1 - tail))
