@@ -194,6 +194,35 @@ def gamma_ends(value, variance, adds, cap):
     return low, min(cap, stats.gamma.ppf(0.975, up**2 / up2, scale=up2 / up))
 
 
+def unseen_gap(metric, difference, se, errors, w=None, g=None, level=0.95):
+    """Ends of a difference with half a heavy unit beside the rows, at ¼ of the ranks by one score, at ¾ by the other.
+
+    `errors` are the errors of each candidate.
+    """
+    ones, tail = ones_like(w, len(errors[0])), (1 - level) / 2
+    scale = 2 if metric in ("g_auc", "kendall", "somers") else 1
+    gap, variance = difference / scale, (se / scale) ** 2
+    wrong = [unit_weights(ones * v, g) for v in errors]
+    if metric in ("uq_auc", "uq_c_index", "kendall", "somers"):
+        units = unit_weights(ones, g)
+        share, number = heavy(units) / 2 / units.sum(), kish(units)
+        if metric == "uq_auc":
+            sides = [*wrong, *(unit_weights(ones * (1 - v), g) for v in errors)]
+            share = max(max(heavy(side), heavy(ones)) / 2 / side.sum() for side in sides)
+            number = max(1.0, min(kish(x) for x in wrong))
+        at = [((gap + 1) / 2, math.sqrt(variance) / 2, share, number, place) for place in (0.25, 0.75)]
+        low, high = (beta_quantile(*beside(*x), q) for x, q in zip(at, (tail, 1 - tail), strict=True))
+        return scale * (2 * low - 1), scale * (2 * high - 1)
+    spans = [(ones * v).sum() / ones.sum() - aurc(v, v, ones) for v in errors]
+    per = min(spans) if metric in ("naurc", "prr") else 1.0
+    one = {"augrc": 0.25, "g_auc": 0.25, "h_auc": 0.5}.get(metric, math.log(3) / 2) / per
+    adds = max(max(heavy(x), heavy(ones)) for x in wrong) / ones.sum() * one
+    numbers = [kish(x) for x in wrong]
+    inflate = 1.0 if g is None else max(min(3.0, k / (k - 1)) if k > 1 else 3.0 for k in numbers)
+    half = adds + stats.norm.isf(tail) * math.sqrt(inflate * variance + adds**2)
+    return scale * (gap - half), scale * (gap + half)
+
+
 def unseen_unit(accuracy, se, v, w=None, g=None):
     """Ends of the accuracy with one more unit, all wrong or all right."""
     ones = ones_like(w, len(v))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from inference_reference import augrc, aurc, c_index, h_auc, kish, numeric_influence, tau_b
+from inference_reference import augrc, aurc, c_index, h_auc, hull, kish, numeric_influence, tau_b, unseen_gap
 from scipy import stats
 
 import oracle
@@ -75,16 +75,29 @@ def models(*rows, weights=None, clusters=None, groups=None):
     }
 
 
-def check(row, difference, se, df, level=0.95):
-    """Difference, se, df, and p and interval that follow from them by Student's t."""
+def check(row, difference, se, df, level=0.95, unseen=None):
+    """Difference, se, df, and p and interval that follow from them by Student's t.
+
+    With `unseen` (a metric, the errors of the candidates, weights and clusters) there is room for what was not seen.
+    """
     assert row.difference == pytest.approx(difference, rel=1e-9, abs=1e-12)
     assert row.se == pytest.approx(se, rel=1e-7)
     assert row.df == pytest.approx(df, rel=1e-7)
     assert row.p == pytest.approx(2 * stats.t.sf(abs(difference / se), df), rel=1e-6)
     half = stats.t.ppf((1 + level) / 2, df) * se
-    assert row.low == pytest.approx(difference - half, rel=1e-6, abs=1e-9)
-    assert row.high == pytest.approx(difference + half, rel=1e-6, abs=1e-9)
+    low, high = difference - half, difference + half
+    if unseen is not None:
+        metric, errors, *more = unseen
+        span = REGISTRY[row_metric(metric)].span
+        low, high = hull((low, high), unseen_gap(metric, difference, se, errors, *more, level=level))
+        low, high = max(-span, low), min(span, high)
+    assert row.low == pytest.approx(low, rel=1e-6, abs=1e-9)
+    assert row.high == pytest.approx(high, rel=1e-6, abs=1e-9)
     assert row.p_adjusted == row.p
+
+
+def row_metric(name):
+    return {"kendall": "kendall_phi", "somers": "somers_phi"}.get(name, name)
 
 
 # ---- references -----------------------------------------------------------------------------------------------
@@ -150,7 +163,7 @@ def test_auc_difference_of_two_scores_is_delongs_with_welch_df():
     for ties, seed in product([True, False], range(4)):
         with noted(ties=ties, seed=seed):
             s1, s2, v, d, _, _ = case(seed, ties=ties)
-            check(one({"a": s1, "b": s2}, error=v, loss=d), *delong_difference(s1, s2, v))
+            check(one({"a": s1, "b": s2}, error=v, loss=d), *delong_difference(s1, s2, v), unseen=("uq_auc", [v]))
 
     # Hanley–McNeil example by hand.
     # n0 = n1 = 2: a ranks perfectly, b has one of four pairs wrong.
@@ -158,7 +171,7 @@ def test_auc_difference_of_two_scores_is_delongs_with_welch_df():
     row = one({"a": [1, 2, 3, 4], "b": [1, 3, 2, 4]}, error=v)
     # a: all placements 1. b: wrong rows (2 → 1/2, 4 → 1), right rows (1 → 1, 3 → 1/2).
     # Differences 0 and 1/2 in both classes: variance 1/8, over 2 rows 1/16 each. Welch df = (1/8)²/(2/16²) = 2.
-    check(row, 0.25, math.sqrt(1 / 8), 2.0)
+    check(row, 0.25, math.sqrt(1 / 8), 2.0, unseen=("uq_auc", [v]))
 
 
 @on_both_kernels
@@ -167,12 +180,14 @@ def test_c_index_difference_is_the_exact_delete_one_jackknife():
         with noted(ties=ties, seed=seed):
             s1, s2, v, d, _, _ = case(seed, ties=ties)
             expected = jackknife_difference(c_index, (s1, d), (s2, d))
-            check(one({"a": s1, "b": s2}, error=v, loss=d, metric="uq_c_index"), *expected, len(s1) - 1)
+            row = one({"a": s1, "b": s2}, error=v, loss=d, metric="uq_c_index")
+            check(row, *expected, len(s1) - 1, unseen=("uq_c_index", [v]))
 
     # The C-index of a 0/1 loss keeps its own jackknife.
     s1, s2, v, _, _, _ = case(7)
     row = one({"a": s1, "b": s2}, loss=v, metric="uq_c_index")
-    check(row, *jackknife_difference(c_index, (s1, v), (s2, v)), len(s1) - 1)
+    expected = jackknife_difference(c_index, (s1, v), (s2, v))
+    check(row, *expected, len(s1) - 1, unseen=("uq_c_index", [v]))
 
     # The C-index difference of two models is jackknifed.
     for seed in range(3):
@@ -180,7 +195,8 @@ def test_c_index_difference_is_the_exact_delete_one_jackknife():
             s1, _, v, d, _, _ = case(seed)
             s2, u, e = second_model(seed, v)
             row = one(models((s1, v, d), (s2, u, e)), scores="s", metric="uq_c_index")
-            check(row, *jackknife_difference(c_index, (s1, d), (s2, e)), len(v) - 1)
+            expected = jackknife_difference(c_index, (s1, d), (s2, e))
+            check(row, *expected, len(v) - 1, unseen=("uq_c_index", [v]))
 
 
 def test_area_differences_come_from_the_difference_of_influences():
@@ -193,7 +209,8 @@ def test_area_differences_come_from_the_difference_of_influences():
             inflate = np.where(v == 1, m / (m - 1), n / (n - 1))
             se = math.sqrt((((f1 - f2) / n) ** 2 * inflate).sum())
             for _ in each_backend():
-                check(one({"a": s1, "b": s2}, error=v, loss=d, metric=metric), t1 - t2, se, m - 1)
+                row = one({"a": s1, "b": s2}, error=v, loss=d, metric=metric)
+                check(row, t1 - t2, se, m - 1, unseen=(metric, [v]))
 
     # Area difference of two models inflates rows where either errs.
     for metric in AREAS:
@@ -207,7 +224,7 @@ def test_area_differences_come_from_the_difference_of_influences():
             se = math.sqrt((((f1 - f2) / n) ** 2 * inflate).sum())
             for _ in each_backend():
                 row = one(models((s1, v, d), (s2, u, e)), scores="s", metric=metric)
-                check(row, t1 - t2, se, min(v.sum(), u.sum()) - 1)
+                check(row, t1 - t2, se, min(v.sum(), u.sum()) - 1, unseen=(metric, [v, u]))
 
 
 def soft_case(seed, n=45, classes=3):
@@ -235,7 +252,8 @@ def test_kendall_and_somers_differences_are_jackknifed(metric, clustered):
     row = one(pred, scores=["a", "b"], metric=metric)
     slow = tau_b if metric.startswith("kendall") else lambda s, t, w: 2 * c_index(s, t, w) - 1
     expected = jackknife_difference(slow, (s1, truth), (s2, truth), g=clusters)
-    check(row, *expected, (len(np.unique(g)) if clustered else n) - 1)
+    kind = ("kendall" if metric.startswith("kendall") else "somers", [labels], None, clusters)
+    check(row, *expected, (len(np.unique(g)) if clustered else n) - 1, unseen=kind)
 
 
 # ---- two models -----------------------------------------------------------------------------------------------
@@ -252,7 +270,7 @@ def test_auc_difference_of_two_models_uses_each_ones_own_errors():
             se = math.sqrt((((f1 - f2) / n) ** 2).sum() * n / (n - 1))
             df = min(v.sum(), n - v.sum(), u.sum(), n - u.sum()) - 1
             row = one(models((s1, v, d), (s2, u, e)), scores="s", metric="uq_auc")
-            check(row, c_index(s1, v) - c_index(s2, u), se, df)
+            check(row, c_index(s1, v) - c_index(s2, u), se, df, unseen=("uq_auc", [v, u]))
 
     # AUC difference of two models differs from the common label formula.
     s1, _, v, d, _, _ = case(1)
@@ -358,7 +376,8 @@ def test_clusters_are_deleted_one_by_one():
             t = v if metric == "uq_auc" else d
             row = one({"a": s1, "b": s2}, error=v, loss=d, metric=metric, clusters=g, weights=w)
             df = clusters_of(g, w, v) if metric == "uq_auc" else len(np.unique(g))
-            check(row, *jackknife_difference(c_index, (s1, t), (s2, t), w=w, g=g), df - 1)
+            expected = jackknife_difference(c_index, (s1, t), (s2, t), w=w, g=g)
+            check(row, *expected, df - 1, unseen=(metric, [v], w, g))
 
     # Clusters delete one cluster of two models.
     for metric in ["uq_auc", "uq_c_index"]:
@@ -368,7 +387,8 @@ def test_clusters_are_deleted_one_by_one():
             t1, t2 = (v, u) if metric == "uq_auc" else (d, e)
             row = one(models((s1, v, d), (s2, u, e), clusters=g), scores="s", metric=metric)
             df = min(clusters_of(g, None, t) for t in (v, u)) if metric == "uq_auc" else len(np.unique(g))
-            check(row, *jackknife_difference(c_index, (s1, t1), (s2, t2), g=g), df - 1)
+            expected = jackknife_difference(c_index, (s1, t1), (s2, t2), g=g)
+            check(row, *expected, df - 1, unseen=(metric, [v, u], None, g))
 
     # Clustered areas use the sandwich.
     for metric, weighted in product(AREAS, [False, True]):
@@ -381,7 +401,8 @@ def test_clusters_are_deleted_one_by_one():
             sums = np.array([(w * (f1 - f2))[g == c].sum() / w.sum() for c in np.unique(g)])
             groups = len(sums)
             df = kish([(w * v)[g == c].sum() for c in np.unique(g)]) - 1
-            check(row, t1 - t2, math.sqrt((sums**2).sum() * groups / (groups - 1)), df)
+            se = math.sqrt((sums**2).sum() * groups / (groups - 1))
+            check(row, t1 - t2, se, df, unseen=(metric, [v], w if weighted else None, g))
 
 
 @on_both_kernels
@@ -393,7 +414,8 @@ def test_weighted_differences_use_kish_sizes():
             t = v if metric == "uq_auc" else d
             row = one({"a": s1, "b": s2}, error=v, loss=d, metric=metric, weights=w)
             size = kish(w) if metric == "uq_c_index" else min(kish(w[v == 1]), kish(w[v == 0]))
-            check(row, *jackknife_difference(c_index, (s1, t), (s2, t), w=w), size - 1)
+            expected = jackknife_difference(c_index, (s1, t), (s2, t), w=w)
+            check(row, *expected, size - 1, unseen=(metric, [v], w))
 
     # Weighted areas use Kish sizes of the errors.
     for metric in AREAS:
@@ -403,7 +425,8 @@ def test_weighted_differences_use_kish_sizes():
             (t1, f1), (t2, f2) = (value_and_influence(metric, s, v, w) for s in (s1, s2))
             n, m = len(v), kish(w[v == 1])
             inflate = np.where(v == 1, m / (m - 1), n / (n - 1))
-            check(row, t1 - t2, math.sqrt(((w * (f1 - f2) / w.sum()) ** 2 * inflate).sum()), m - 1)
+            se = math.sqrt(((w * (f1 - f2) / w.sum()) ** 2 * inflate).sum())
+            check(row, t1 - t2, se, m - 1, unseen=(metric, [v], w))
 
 
 def test_singleton_clusters_equal_weights_and_zero_weights_change_nothing():
@@ -529,10 +552,12 @@ def test_what_ranks_alike_does_not_differ():
                 g[3] = g[4]
             check_no_difference(one({"a": s, "b": np.exp(s)}, error=v, loss=d, metric=metric, clusters=g))
 
-    # Areas without an error do not differ.
+    # Areas without an error do not differ, but may once there is one.
     for metric in ["aurc", "augrc", "g_auc", "h_auc", "auarc", "e_aurc"]:
         with noted(metric=metric):
-            check_no_difference(one({"a": [1, 2, 3, 4], "b": [4, 2, 3, 1]}, error=[0, 0, 0, 0], metric=metric))
+            row = one({"a": [1, 2, 3, 4], "b": [4, 2, 3, 1]}, error=[0, 0, 0, 0], metric=metric)
+            assert (row.difference, row.se, row.p, row.p_adjusted) == (0, 0, 1, 1)
+            assert row.low == -row.high < 0
 
 
 def test_what_is_undefined_or_without_variance_has_no_p_value():
@@ -717,7 +742,7 @@ def test_small_tied_samples_follow_delong(seed, n, levels):
     if se < 1e-12:
         assert (row.se, row.p) == (0, 1)
     else:
-        check(row, difference, se, df)
+        check(row, difference, se, df, unseen=("uq_auc", [v]))
 
 
 @given(seed=st.integers(0, 2**32 - 1), n=st.integers(5, 20), weighted=st.booleans(), clustered=st.booleans())
@@ -740,7 +765,7 @@ def test_small_tied_samples_follow_the_jackknife(seed, n, weighted, clustered):
     if se < 1e-12:
         assert row.se == pytest.approx(0, abs=1e-12)
     else:
-        check(row, difference, se, df)
+        check(row, difference, se, df, unseen=("uq_c_index", [d], w, g))
 
 
 def test_nearly_identical_scores_keep_the_digits_of_their_variance():
@@ -803,7 +828,7 @@ def test_a_pair_does_not_depend_on_other_candidates():
         "m1": Predictions(scores={"s": s1, "t": s2}, error=u, loss=e),
     }
     row = compare(both, scores=["s", "t"], adjust="none")["m0 / s", "m0 / t"]
-    check(row, *delong_difference(s1, s2, v))
+    check(row, *delong_difference(s1, s2, v), unseen=("uq_auc", [v]))
 
 
 def holm(p):
@@ -824,8 +849,11 @@ def test_holm_steps_down_without_duplicated_scores():
             p = [row.p for row in cmp]
             np.testing.assert_allclose([row.p_adjusted for row in cmp], holm(p), rtol=1e-12)
             for row in cmp:
-                half = stats.t.ppf(1 - 0.025 / len(p), row.df) * row.se
-                assert (row.low, row.high) == pytest.approx((row.difference - half, row.difference + half), rel=1e-8)
+                level = 1 - 0.05 / len(p)
+                half = stats.t.ppf((1 + level) / 2, row.df) * row.se
+                more = unseen_gap(metric, row.difference, row.se, [v], level=level)
+                ends = hull((row.difference - half, row.difference + half), more)
+                assert (row.low, row.high) == pytest.approx(ends, rel=1e-7)
 
     # Duplicated scores take no part in the adjustment.
     # Zero-variance contrasts: p = 1, excluded.
@@ -923,12 +951,12 @@ def test_max_t_is_the_tail_of_the_largest_of_a_multivariate_t():
 
 @each("metric", BY_SCORE)
 @each("seed", range(3))
-def test_adjusted_p_and_simultaneous_interval_agree(metric, seed):
+def test_an_interval_without_0_has_a_small_adjusted_p(metric, seed):
     scores, v, d = several(seed=seed, k=6)
     cmp = compare(scores, error=v, loss=d, metric=metric)
     for row in cmp:
         if abs(row.p_adjusted - 0.05) > 0.003:
-            assert (row.p_adjusted <= 0.05) == (row.low > 0 or row.high < 0)
+            assert row.p_adjusted <= 0.05 or row.low <= 0 <= row.high
 
 
 def test_baseline_seed_and_level_do_what_they_say():
@@ -960,7 +988,7 @@ def test_baseline_seed_and_level_do_what_they_say():
             scores, v, d = several(k=2)
             row = one(scores, error=v, loss=d, level=level)
             difference, se, df = delong_difference(*scores.values(), v)
-            check(row, difference, se, df, level=level)
+            check(row, difference, se, df, level=level, unseen=("uq_auc", [v]))
 
 
 def test_frame_has_the_promised_columns():

@@ -12,6 +12,7 @@ from uqeval.evaluation.candidates import Candidate, by_group, find_candidates, f
 from uqeval.evaluation.comparison import Comparison, Pair
 from uqeval.evaluation.evaluate import spans_groups
 from uqeval.evaluation.row_data import RowData
+from uqeval.inference.forms import Interval
 from uqeval.inference.measure import joint, resample
 from uqeval.inference.multiplicity import adjust, bootstrap_contrasts, heterogeneity, holm
 from uqeval.inference.paired import ALIKE, Contrast, contrast, rank_alike
@@ -137,10 +138,11 @@ def differences_of_rows(found: list[Candidate], pairs: list[tuple[int, int]], me
     contrasts = []
     for a, b in pairs:
         # Of two models: errors, factors and degrees of freedom are those of the pair, whoever else takes part.
-        c = contrast(joint([measured[a], measured[b]]), 0, 1) if models else contrast(whole, a, b)
+        own = (joint([measured[a], measured[b]]), 0, 1) if models else (whole, a, b)
+        c = contrast(*own, metric.span)
         first, second = measured[a].given, measured[b].given
         ranked = isinstance(first, Sample) and isinstance(second, Sample)
-        if np.isnan(c.se) and c.difference == 0 and ranked and rank_alike(first, second):  # type: ignore[arg-type]
+        if not c.se > 0 and c.difference == 0 and ranked and rank_alike(first, second):  # type: ignore[arg-type]
             c = ALIKE
         contrasts.append(c)
     return Differences(whole, contrasts)
@@ -160,8 +162,7 @@ def _swapped(
     if question.adjust != "none":
         p = holm(p, [k for k, one in enumerate(p) if not np.isnan(one)])
     width = adjust(question.adjust, whole.joint, pairs, whole.contrasts, question.level, question.rng).width
-    halves = [c.half(one) for c, one in zip(contrasts, width, strict=True)]
-    ends = [(c.difference - half, c.difference + half) for c, half in zip(contrasts, halves, strict=True)]
+    ends = _intervals(contrasts, width, question)
     return Differences(whole.joint, contrasts, [(*both, one) for both, one in zip(ends, p, strict=True)])
 
 
@@ -185,15 +186,18 @@ def pair_rows(
     intervals = found.intervals
     if intervals is None:
         adjusted = adjust(question.adjust, found.joint, pairs, found.contrasts, question.level, question.rng)
-        halves = [c.half(width) for c, width in zip(found.contrasts, adjusted.width, strict=True)]
-        intervals = [
-            (c.difference - half, c.difference + half, p)
-            for c, half, p in zip(found.contrasts, halves, adjusted.p, strict=True)
-        ]
+        ends = _intervals(found.contrasts, adjusted.width, question)
+        intervals = [(*both, p) for both, p in zip(ends, adjusted.p, strict=True)]
     return [
         Pair(names[a], names[b], group, c.difference, low, high, c.se, c.df, c.p, p)
         for (a, b), c, (low, high, p) in zip(pairs, found.contrasts, intervals, strict=True)
     ]
+
+
+def _intervals(contrasts: list[Contrast], width: list[float], question: Question) -> list[Interval]:
+    """Of differences that have no standard error: simultaneous by Bonferroni."""
+    level = question.level if question.adjust == "none" else 1 - (1 - question.level) / len(contrasts)
+    return [c.interval(one, level) for c, one in zip(contrasts, width, strict=True)]
 
 
 def same_everywhere(

@@ -1,6 +1,7 @@
 """Several candidates on the same rows → their values and covariance: numbers per unit whose products sum to it."""
 
 import math
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -12,7 +13,8 @@ from uqeval.inference.count import concordance_left, count_auc, count_pairs, tau
 from uqeval.inference.influence import area_influence, concordance_influence
 from uqeval.inference.sample import Rows, Sample
 from uqeval.inference.tally import NAN, JointPart, JointTally
-from uqeval.metrics.areas import Swept
+from uqeval.inference.unseen import room_beside
+from uqeval.metrics.areas import Formula, Swept
 from uqeval.metrics.registry import Metric
 
 
@@ -27,7 +29,7 @@ def joint_of_samples(metric: Metric, samples: list[Sample]) -> JointTally:
         if not sample.binary:
             sample.truth.order  # noqa: B018  several samples may share it
     if metric.tally == "auc" and samples[0].rows.plain and _alike(samples):
-        return _placed(samples).mapped(metric.affine)
+        return _with_room(metric, samples, _placed(samples))
     kernels.side_by_side([partial(_sort, metric, sample) for sample in samples])
     if metric.tally == "auc":
         found = _joint_auc(samples)
@@ -35,7 +37,13 @@ def joint_of_samples(metric: Metric, samples: list[Sample]) -> JointTally:
         found = _joint_areas(metric, samples)
     else:
         found = _joint_pairs(metric, samples)
-    return found.mapped(metric.affine)
+    return _with_room(metric, samples, found)
+
+
+def _with_room(metric: Metric, samples: list[Sample], found: JointTally) -> JointTally:
+    pers = [metric.formula.per(one.ranked) for one in samples] if isinstance(metric.formula, Formula) else []
+    room = room_beside(metric, [sample.sizes for sample in samples], pers)
+    return replace(found, room=room).mapped(metric.affine)
 
 
 def _sort(metric: Metric, sample: Sample) -> None:

@@ -5,8 +5,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from uqeval.inference.forms import UNKNOWN, Interval
 from uqeval.inference.sample import Sample
-from uqeval.inference.tally import NAN, JointTally
+from uqeval.inference.tally import NAN, JointTally, Room
+from uqeval.inference.unseen import difference_ends
 
 
 class Contrast(NamedTuple):
@@ -18,20 +20,40 @@ class Contrast(NamedTuple):
     t: float
     p: float
     close: bool = False
+    room: Room | None = None
+    span: float = math.inf  # of the metric: no difference is larger
+    alike: bool = False  # the two rank all rows alike: every metric is the same
 
-    def half(self, width: float) -> float:
-        """Half of an interval so many standard errors wide to each side.
+    def interval(self, width: float, level: float) -> Interval:
+        """So many standard errors to each side, joined with the room for what was not seen at that level.
 
-        A difference without variance cannot be tested: an interval of no width would say the opposite.
+        A difference without variance cannot be tested, and an interval of no width would say the opposite: where
+        there is no room for more, its ends are NaN.
         """
-        return width * self.se if self.se > 0 else 0.0 if self.se == 0 and self.difference == 0 else NAN
+        if self.alike or math.isnan(self.difference):
+            return Interval(self.difference, self.difference)
+        ends = []
+        if self.se > 0:
+            ends.append(Interval(self.difference - width * self.se, self.difference + width * self.se))
+        elif self.se == 0 and self.difference == 0 and self.room is None:
+            ends.append(Interval(0.0, 0.0))
+        if self.room is not None:
+            at = 1 - _two_sided(width, self.df) if self.se > 0 and self.df > 0 else level
+            ends.append(difference_ends(self.room, self.difference, self.se, at))
+        if not ends:
+            return UNKNOWN
+        return Interval(max(-self.span, min(low for low, _ in ends)), min(self.span, max(high for _, high in ends)))
 
 
-ALIKE = Contrast(0.0, 0.0, math.inf, 0.0, 1.0)  # of two candidates that rank all rows alike
+ALIKE = Contrast(0.0, 0.0, math.inf, 0.0, 1.0, alike=True)
 
 
-def contrast(joint: JointTally, a: int, b: int) -> Contrast:
-    """One difference."""
+def contrast(joint: JointTally, a: int, b: int, span: float = math.inf) -> Contrast:
+    """One difference, of a metric whose values lie within that span."""
+    return _contrast(joint, a, b)._replace(room=joint.room, span=span)
+
+
+def _contrast(joint: JointTally, a: int, b: int) -> Contrast:
     difference = float(joint.values[a]) - float(joint.values[b])
     if math.isnan(difference):
         return Contrast(NAN, NAN, NAN, NAN, NAN)

@@ -269,12 +269,23 @@ class JointPart(NamedTuple):
         return total - 2 * float(self.covariance[a, b]) <= _TINY * total
 
 
+class Room(NamedTuple):
+    """What a difference leaves room for: part of a unit that was not seen, which one candidate ranks far better."""
+
+    share: float  # of that part in the weight of the rows that it joins; infinite: all of the range is possible
+    units: float  # effective number of those
+    adds: float | None = None  # what it adds to a difference of areas; None where a unit counts by its share
+    inflate: float = 1.0  # the variance
+    scale: float = 1.0  # of the values: 2 for D = 2C − 1
+
+
 @dataclass(frozen=True)
 class JointTally:
     """Values of K candidates on the same rows and the parts of their covariance."""
 
     values: Float
     parts: tuple[JointPart, ...]
+    room: Room | None = None
 
     def covariance(self) -> Float:
         """(K, K)."""
@@ -286,4 +297,5 @@ class JointTally:
         if affine == (0.0, 1.0):
             return self
         parts = tuple(JointPart(b * b * p.covariance, b * b * p.gaps, p.df) for p in self.parts)
-        return JointTally(a + b * self.values, parts)
+        room = None if self.room is None else self.room._replace(scale=abs(b) * self.room.scale)
+        return JointTally(a + b * self.values, parts, room)

@@ -8,29 +8,35 @@ chosen by simulation of how often the interval holds (`docs/theory/intervals.md`
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from uqeval._lanes import Number, choose, isnan, larger, log
-from uqeval.inference.forms import Interval, beta_quantile, fay_feuer
+from uqeval.inference.forms import Interval, beta_quantile, fay_feuer, z_quantile
 from uqeval.inference.sizes import Sizes
-from uqeval.inference.tally import AreaTally, AucTally, MeanTally, PairTally
+from uqeval.inference.tally import AreaTally, AucTally, MeanTally, PairTally, Room
 from uqeval.metrics.areas import AUGRC, H_AUC, Formula
+from uqeval.metrics.registry import Metric
 
 _PLACES = (0.25, 0.75)  # where a made-up row ranks, for the lower and for the upper end
 _PART = 0.75  # of a made-up unit, where it is not half a one
 _MOST = 3.0  # times the variance that few wrong clusters show
+# What half a wrong unit at ¼ of the ranks by one score and at ¾ by the other adds to a difference of areas.
+_APART = {AUGRC: 0.25, H_AUC: 0.5}
 
 
 def auc_ends(tally: AucTally, se: Number, level: float) -> Interval:
     """Of UQ-AUC, with half a wrong unit (or half a right one, where those are fewer) beside the rows."""
     sizes = tally.sizes
+    return _ranked_ends(tally.value, se, _half(sizes), larger(1.0, sizes.numbers[1]), tally.places, level)
+
+
+def _half(sizes: Sizes) -> Number:
+    """Share of half a unit among the wrong rows, or among the right ones where it is larger."""
     if sizes.loads is None:
-        share = larger(0.5 / sizes.wrong.rows, 0.5 / sizes.right.rows)
-    else:
-        loads = sizes.loads
-        sides = ((side, max(side.heavy, loads.rows.heavy)) for side in (loads.wrong, loads.right))
-        share = max(0.5 * heavy / side.first for side, heavy in sides)
-    return _ranked_ends(tally.value, se, share, larger(1.0, sizes.numbers[1]), tally.places, level)
+        return larger(0.5 / sizes.wrong.rows, 0.5 / sizes.right.rows)
+    sides = ((side, max(side.heavy, sizes.loads.rows.heavy)) for side in (sizes.loads.wrong, sizes.loads.right))
+    return max(0.5 * heavy / side.first for side, heavy in sides)
 
 
 def pair_ends(tally: PairTally, se: Number, level: float) -> Interval:
@@ -76,13 +82,69 @@ def area_ends(tally: AreaTally, se: Number, cap: float, level: float) -> Interva
     """Of an area: gamma (Fay & Feuer), with a part of a wrong unit beside the rows."""
     sizes, value = tally.sizes, larger(0.0, tally.value)
     variance = choose(isnan(se), lambda: value * value, lambda: se * se)  # of a single error: its part is all there is
-    heavy: float = 1.0
-    if sizes.loads is not None:
-        heavy = max(sizes.loads.wrong.heavy, sizes.loads.rows.heavy)
-        if sizes.clusters is not None:
-            number = sizes.loads.wrong.number
-            variance *= min(_MOST, number / (number - 1)) if number > 1 else _MOST
-    return fay_feuer(value, variance, heavy * tally.adds, level, cap)
+    return fay_feuer(value, variance * _inflated(sizes), _heavy(sizes) * tally.adds, level, cap)
+
+
+def _heavy(sizes: Sizes) -> float:
+    """Weight of a wrong unit that was not seen."""
+    return 1.0 if sizes.loads is None else max(sizes.loads.wrong.heavy, sizes.loads.rows.heavy)
+
+
+def _inflated(sizes: Sizes) -> float:
+    """What the variance of an area is multiplied by where few clusters hold the errors."""
+    if sizes.loads is None or sizes.clusters is None:
+        return 1.0
+    number = sizes.loads.wrong.number
+    return min(_MOST, number / (number - 1)) if number > 1 else _MOST
+
+
+# ---- differences ------------------------------------------------------------------------------------------------
+
+
+def room_beside(metric: Metric, sizes: Sequence[Sizes], pers: Sequence[float]) -> Room | None:
+    """What a difference leaves room for: half a unit that one candidate ranks at ¼ and the other at ¾.
+
+    `pers` are what areas are divided by. None for the model's own metrics, where nothing is wrong or right, and of a
+    single cluster, which says nothing.
+    """
+    held = [one.clusters for one in sizes if one.clusters is not None]
+    if any(one.all < 2 for one in held):
+        return None
+    if metric.tally == "auc":
+        if min(min(one.wrong.weight, one.right.weight) for one in sizes) <= 0:
+            return None
+        alone = any(min(one.right, one.wrong) < 2 for one in held)
+        return Room(
+            math.inf if alone else max(_half(one) for one in sizes), max(1.0, min(one.numbers[1] for one in sizes))
+        )
+    if metric.tally in ("pairs", "tau"):
+        one = sizes[0]
+        if one.loads is None:
+            return Room(0.5 / one.rows, one.rows)
+        return Room(0.5 * one.loads.units.heavy / one.loads.units.first, one.loads.units.number)
+    if not isinstance(metric.formula, Formula) or not min(pers) > 0:
+        return None
+    part = max(_heavy(one) for one in sizes) / float(sizes[0].total.weight)
+    adds = _APART.get(metric.formula, math.log(3) / 2) * part / min(pers)
+    return Room(part / 2, 1.0, adds, max(_inflated(one) for one in sizes))
+
+
+def difference_ends(room: Room, difference: float, se: float, level: float) -> Interval:
+    """Of a difference with that room: the Beta law over [−1, 1], or the normal law of a difference of areas."""
+    gap = difference / room.scale
+    variance = (se / room.scale) ** 2 if se > 0 else gap * gap  # no spread was seen: the difference may be chance
+    if room.adds is not None:
+        half = room.adds + z_quantile(level) * math.sqrt(room.inflate * variance + room.adds**2)
+        return Interval(difference - room.scale * half, difference + room.scale * half)
+
+    if math.isinf(room.share):
+        return Interval(-room.scale, room.scale)
+
+    def low(gap: float) -> float:
+        joined = _beside((gap + 1) / 2, variance / 4, room.share, room.units, _PLACES[0])
+        return room.scale * (2 * float(beta_quantile(*joined, (1 - level) / 2)) - 1)
+
+    return Interval(low(gap), -low(-gap))  # turning the pair round turns the sign, to the last bit
 
 
 def accepted_high(sizes: Sizes, value: float, se: float, coverage: float, level: float) -> float:

@@ -51,6 +51,11 @@ class Metric:
         return "score" in self.needs
 
     @property
+    def span(self) -> float:
+        """No two values are further apart."""
+        return self.range[1] - self.range[0]
+
+    @property
     def target(self) -> str:
         """What of each row a score is ranked against."""
         return "loss in [0, 1]" if self.losses else self.needs[1]

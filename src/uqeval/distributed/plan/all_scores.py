@@ -20,6 +20,8 @@ from uqeval.distributed.plan.edges import changed
 from uqeval.distributed.plan.run import Run
 from uqeval.inference.sizes import Held, Loads
 from uqeval.inference.tally import NAN, JointPart, JointTally, Moments, Spread
+from uqeval.inference.unseen import room_beside
+from uqeval.metrics.areas import Formula
 from uqeval.metrics.calibration import l1
 from uqeval.metrics.registry import Metric
 
@@ -191,9 +193,13 @@ def joint_of_run(run: Run, metric: Metric) -> tuple[JointTally, int]:
     n, wrong = run.n, int(run.state["wrong"])
     inflate = (n / (n - 1), wrong / (wrong - 1) if wrong > 1 else NAN)
     sums, found, (held, _, loads) = _units(run, list(range(len(run.names))), [metric], inflate)
-    values = np.array([tallies.ranking_tally(metric, one, None).value for one in sums])
+    alone = [tallies.ranking_tally(metric, one, None) for one in sums]
+    values = np.array([one.value for one in alone])
+    clusters: dict[str, Any] = {"clusters": held, "loads": loads} if run.prepare.cluster is not None else {}
+    pers = [metric.formula.per(one.areas) for one in sums] if isinstance(metric.formula, Formula) else []
+    room = room_beside(metric, [replace(one.sizes, **clusters) for one in alone], pers)
     parts = _parts(metric, found, sums[0], None if run.prepare.cluster is None else held.all, loads, len(values))
-    return JointTally(values, parts).mapped(metric.affine), held.all
+    return JointTally(values, parts, room).mapped(metric.affine), held.all
 
 
 def _parts(

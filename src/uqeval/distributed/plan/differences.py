@@ -55,12 +55,11 @@ def compare_engine(engine: Engine, request: Request, question: Question) -> Comp
 def _differences(run: Run, pairs: list[tuple[int, int]], question: Question) -> tuple[Differences, int]:
     """All scores of a run in one chain of shuffles; and the number of clusters (0 without any)."""
     joint, clusters = joint_of_run(run, question.metric)
-    contrasts = [contrast(joint, a, b) for a, b in pairs]
+    contrasts = [contrast(joint, a, b, question.metric.span) for a, b in pairs]
     # Where there is no standard error and no difference: do the two rank all rows alike? Then there is none.
     unknown: dict[int, list[int]] = {}
     for k, ((a, _), c) in enumerate(zip(pairs, contrasts, strict=True)):
-        exact = c.difference == 0 and c.se == 0
-        if abs(c.difference) <= _ROUNDING * abs(float(joint.values[a])) and not c.se > 0 and not exact:
+        if abs(c.difference) <= _ROUNDING * abs(float(joint.values[a])) and not c.se > 0:
             unknown.setdefault(a, []).append(k)
     for a, places in unknown.items():
         for k, same in zip(places, rank_alike_with(run, a, [pairs[k][1] for k in places]), strict=True):
