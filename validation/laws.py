@@ -374,6 +374,34 @@ def _inverted(acc: float, auc: float, temper: float) -> Smooth:
     )
 
 
+def _laplace(acc: float, auc: float, temper: float) -> Smooth:
+    """Double exponential, shifted."""
+
+    def part(shift: float) -> Part:
+        return Part(
+            1.0,
+            lambda z: shift - np.sign(z) * np.log(2 * ndtr(-np.abs(z))),
+            lambda s: 0.5 + 0.5 * np.sign(s - shift) * -np.expm1(-np.abs(s - shift)),
+            lambda s: -np.abs(s - shift),
+            _rho(auc),
+        )
+
+    return Smooth(acc, (part(0.0),), (part(_solved(lambda d: (part(0.0), part(d)), auc, 0.0, 60.0)),), temper)
+
+
+def _unequal(acc: float, auc: float, temper: float) -> Smooth:
+    """Normal with deviations 1 and 2: some wrong rows are surer than all right ones."""
+    shift, wide = math.sqrt(5) * float(ndtri(auc)), 2.0
+    wrong = Part(
+        1.0,
+        lambda z: shift + wide * z,
+        lambda s: ndtr((s - shift) / wide),
+        lambda s: -0.5 * ((s - shift) / wide) ** 2 - math.log(wide),
+        _rho(auc),
+    )
+    return Smooth(acc, (_normal(0.0, _rho(auc)),), (wrong,), temper)
+
+
 def _tabulated(quantile: Of) -> Of:
     """A slow quantile function, linear between places a thousandth of a normal's deviation apart: costs about 10⁻⁷."""
     places = np.linspace(-8.0, 8.0, 16_001)
@@ -407,6 +435,8 @@ SMOOTH: dict[str, Callable[[float, float, float], Smooth]] = {
     "gamma": _gamma,
     "beta": _beta,
     "inverted subgroup": _inverted,
+    "laplace": _laplace,
+    "unequal normal": _unequal,
 }
 # Confidences are calibrated at every second AUC of the grid, and overconfident at the others.
 OVERCONFIDENT = 1.25

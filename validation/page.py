@@ -18,7 +18,7 @@ from uqeval.reproduce.page import Makers, Page
 from uqeval.reproduce.panels import chart, finish
 from uqeval.reproduce.study import Publishable, Timing
 from validation.designs import DESIGNS
-from validation.grid import CONFIRMING, TUNING
+from validation.grid import AGAIN, CONFIRMING, KEPT, SEEN, TUNING, kept_of
 from validation.promises import PROMISES
 from validation.run import to_text
 
@@ -27,7 +27,6 @@ BEYOND = 2.0  # Monte-Carlo errors that a cell must lie off by to be coloured
 BAR = 0.02  # so far below its promise, beyond the Monte-Carlo error, a cell falls short
 FEWEST = 20  # samples with an answer that a cell needs to be judged
 WORST = 30  # cells in a table
-KEPT = ("tuning", "confirming")
 _WORDS = {"tuning": "laws that the methods were tuned on", "confirming": "laws that nobody who tuned a method had seen"}
 
 
@@ -72,12 +71,12 @@ class Judged:
 def judged(rows: Iterable[Row], kept: str | None = None, *, given: bool = False) -> list[Judged]:
     """Promised outputs with enough answers, the worst first."""
     found = [Judged.of(row, given=given) for row in rows if row["output"] not in PROMISES[row["promise"]].numbers]
-    found = [one for one in found if one.answered >= FEWEST and (kept is None or kept_of(one.row) == kept)]
+    found = [one for one in found if one.answered >= FEWEST and (kept is None or _kept(one.row) == kept)]
     return sorted(found, key=lambda one: (one.off, one.share))
 
 
-def kept_of(row: Row) -> str:
-    return "confirming" if row["law"] in CONFIRMING.laws else "tuning"
+def _kept(row: Row) -> str:
+    return kept_of(row["promise"], row["law"])
 
 
 def title_of(promise: str, output: str) -> str:
@@ -191,7 +190,7 @@ def numbers_table(rows: Sequence[Row]) -> Grid:
 
 def heat_map(rows: Sequence[Row], output: tuple[str, str], kept: str) -> theme.Figure:
     """Rows: law × design; columns: n, and in them accuracy × AUC (and the variant, where there are several)."""
-    own = [Judged.of(row) for row in rows if (row["promise"], row["output"]) == output and kept_of(row) == kept]
+    own = [Judged.of(row) for row in rows if (row["promise"], row["output"]) == output and _kept(row) == kept]
     variants = len({one.row["variant"] for one in own}) > len({one.row["auc"] for one in own})
     data: list[Row] = []
     for one in own:
@@ -257,7 +256,7 @@ class Validation(Publishable):
     @property
     def kept(self) -> list[str]:
         """Which of the two kinds of laws there are: confirming ones first, which is what one can rely on."""
-        return [kept for kept in reversed(KEPT) if any(kept_of(row) == kept for row in self.rows)]
+        return [kept for kept in reversed(KEPT) if any(_kept(row) == kept for row in self.rows)]
 
     def to_dict(self) -> dict[str, Any]:
         """The stable JSON shape."""
@@ -370,6 +369,7 @@ def settings_of(results: dict[str, Any]) -> list[tuple[str, str]]:
         ),
         ("laws for tuning", f"{', '.join(TUNING.laws)} (written down {TUNING.date})"),
         ("laws for confirming", f"{', '.join(CONFIRMING.laws)} (written down {CONFIRMING.date})"),
+        (f"laws for confirming {' and '.join(SEEN)}", f"{', '.join(AGAIN.laws)} (written down {AGAIN.date})"),
     ]
     used = {row["design"] for row in results["rows"]}
     return [*found, *((name, DESIGNS[name].words) for name in DESIGNS if name in used)]
@@ -405,7 +405,9 @@ def docs_page(results: dict[str, Any], *, pictures: bool = True) -> str:
         "Made by `make validate`; do not edit. Every interval, test, band and guarantee is run on samples of laws",
         "whose true values are known; a cell is one law, one design, one accuracy, AUC and number of rows. Methods",
         "were tuned on one kind of laws alone; the other was kept apart, and is what one can rely on. Both were",
-        f"written down on {TUNING.date}, before any run.",
+        f"written down on {TUNING.date}, before any run. The methods of {' and '.join(SEEN)} were changed after a",
+        "look at the laws for confirming: for them these count as laws for tuning, and new ones confirm",
+        f"({', '.join(AGAIN.laws)}).",
         "",
         f"{given['grid'].capitalize()} grid, {given['date']}: {len({_cell(row) for row in rows}):,} cells, "
         f"{samples(rows):,} samples; uqeval {given['version']}, code `{given['code']['uqeval']}`.",

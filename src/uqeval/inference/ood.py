@@ -1,5 +1,6 @@
-"""Intervals for out-of-distribution detection: stratified percentile bootstrap, known and foreign rows apart."""
+"""Intervals for out-of-distribution detection: known and foreign rows are two samples."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -7,9 +8,11 @@ import numpy as np
 from uqeval import kernels
 from uqeval._check import Float
 from uqeval.inference.count import count_sample
+from uqeval.inference.forms import Interval, hull
 from uqeval.inference.intervals import estimate_ranking
 from uqeval.inference.result import Estimate
 from uqeval.inference.sample import Sample
+from uqeval.inference.unseen import precision_ends
 from uqeval.metrics.areas import Ranking
 from uqeval.metrics.ood import average_precision, rank_needed, stack
 from uqeval.metrics.registry import REGISTRY
@@ -26,41 +29,57 @@ def estimate_auroc(score_in: Float, score_out: Float, level: float) -> Estimate:
     return replace(found, n_errors=None, warnings=tuple(notes))
 
 
-def _percentile(values: Float, value: float, level: float, n: int) -> Estimate:
-    low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
-    still = bool((values == values[0]).all())
-    return Estimate(
-        value=value,
-        low=float(low),
-        high=float(high),
-        se=float(values.std(ddof=1)),
-        level=level,
-        method=f"stratified percentile bootstrap, {len(values)} resamples",
-        n=n,
-        degenerate=still,
-        warnings=("every resample gives the same value: an interval without width",) if still else (),
-    )
-
-
 def estimate_fpr(
     score_in: Float, score_out: Float, level: float, rng: np.random.Generator, resamples: int = 2000, tpr: float = 0.95
 ) -> Estimate:
-    """FPR at a TPR. Resampling is simulated exactly without touching rows: the k-th of n draws sits at place
-    ⌈n·Beta(k, n − k + 1)⌉ of the sorted scores, and the accepted foreign rows of a resample are binomial."""
+    """FPR at a TPR: where the true cut lies among the known rows, and what share of all foreign rows lies below it.
+
+    Of n known rows B lie below the true cut, binomial with the TPR: it is between the rows B and B + 1. The share below
+    a row that has j foreign rows below it is between Beta(j, m − j + 1) and Beta(j + 1, m − j), as for Clopper and
+    Pearson. The interval goes from the lower quantile of the lower draws to the upper one of the upper draws.
+    """
     inside, outside = np.sort(score_in), np.sort(score_out)
-    n, m = len(inside), len(outside)
-    k = rank_needed(n, tpr)
-    accepted = np.searchsorted(outside, inside, side="right") / m  # at each possible threshold
-    place = np.minimum(np.ceil(n * rng.beta(k, n - k + 1, size=resamples)).astype(np.int64), n) - 1
-    values = rng.binomial(m, accepted[np.maximum(place, 0)]) / m
-    return _percentile(values, float(accepted[k - 1]), level, n + m)
+    n, m, tail = len(inside), len(outside), (1 - level) / 2
+    below = np.concatenate([[0], np.searchsorted(outside, inside, side="right"), [m]])
+    cut = rng.binomial(n, tpr, size=resamples)
+    least, most = below[cut], below[cut + 1]
+    lower = np.where(least > 0, rng.beta(np.maximum(least, 1), m - least + 1), 0.0)
+    upper = np.where(most < m, rng.beta(most + 1, np.maximum(m - most, 1)), 1.0)
+    few = tpr**n > tail
+    return Estimate(
+        value=float(below[rank_needed(n, tpr)]) / m,
+        low=float(np.quantile(lower, tail)),
+        high=1.0 if few else float(np.quantile(upper, 1 - tail)),
+        se=float(((lower + upper) / 2).std(ddof=1)),
+        level=level,
+        method=f"known rows below the cut and foreign ones below those, {resamples} draws",
+        n=n + m,
+        warnings=_too_few(n, tpr, tail) if few else (),
+    )
+
+
+def _too_few(n: int, tpr: float, tail: float) -> tuple[str, ...]:
+    needed = "" if tpr == 1 else f"; from {math.ceil(math.log(tail) / math.log(tpr))} on they can"
+    return (f"{n} known rows cannot say where {100 * tpr:g}% of them lie: no upper bound{needed}",)
 
 
 def estimate_aupr(
     score_in: Float, score_out: Float, level: float, rng: np.random.Generator, resamples: int = 2000
 ) -> Estimate:
-    """Average precision with foreign rows as positives; resampling changes multiplicities of sorted rows only."""
+    """Average precision with foreign rows as positives: stratified percentile bootstrap, with room for a row that was
+    not seen. Resampling changes multiplicities of sorted rows only."""
     score, out = stack(score_in, score_out)
     seeds = rng.integers(0, 2**64, size=(resamples, 2), dtype=np.uint64)
     values = kernels.bootstrap_precision(Ranking(-score).marks(out), seeds)
-    return _percentile(values, average_precision(-score, out), level, len(score))
+    value, se = average_precision(-score, out), float(values.std(ddof=1))
+    low, high = (float(x) for x in np.quantile(values, [(1 - level) / 2, (1 + level) / 2]))
+    interval = hull(Interval(low, high), precision_ends(value, se, min(len(score_in), len(score_out)), level))
+    return Estimate(
+        value=value,
+        low=float(interval.low),
+        high=float(interval.high),
+        se=se,
+        level=level,
+        method=f"stratified percentile bootstrap, {resamples} resamples; an unseen row",
+        n=len(score),
+    )

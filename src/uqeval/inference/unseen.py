@@ -48,6 +48,11 @@ def pair_ends(tally: PairTally, se: Number, level: float) -> Interval:
     return _ranked_ends(tally.value, se, _PART * units.heavy / units.first, units.number, _PLACES, level)
 
 
+def precision_ends(value: float, se: float, rows: int, level: float) -> Interval:
+    """Of an average precision, with half a row of the smaller side beside it, ranked as badly or as well as can be."""
+    return _ranked_ends(value, se, 0.5 / rows, rows, (0.0, 1.0), level)
+
+
 def _ranked_ends(
     value: Number, se: Number, share: Number, units: Number, places: tuple[float, float], level: float
 ) -> Interval:
