@@ -34,17 +34,17 @@ def estimate_fpr(
 ) -> Estimate:
     """FPR at a TPR: where the true cut lies among the known rows, and what share of all foreign rows lies below it.
 
-    Of n known rows B lie below the true cut, binomial with the TPR: it is between the rows B and B + 1. The share below
-    a row that has j foreign rows below it is between Beta(j, m − j + 1) and Beta(j + 1, m − j), as for Clopper and
-    Pearson. The interval goes from the lower quantile of the lower draws to the upper one of the upper draws.
+    Of n known rows B lie below the true cut, binomial with the TPR: it is between the rows B and B + 1, of which each
+    draw takes either. The share below a row that has j foreign rows below it is between Beta(j, m − j + 1) and
+    Beta(j + 1, m − j), as for Clopper and Pearson. The interval goes from the lower quantile of the lower draws to the
+    upper one of the upper draws.
     """
     inside, outside = np.sort(score_in), np.sort(score_out)
     n, m, tail = len(inside), len(outside), (1 - level) / 2
     below = np.concatenate([[0], np.searchsorted(outside, inside, side="right"), [m]])
-    cut = rng.binomial(n, tpr, size=resamples)
-    least, most = below[cut], below[cut + 1]
-    lower = np.where(least > 0, rng.beta(np.maximum(least, 1), m - least + 1), 0.0)
-    upper = np.where(most < m, rng.beta(most + 1, np.maximum(m - most, 1)), 1.0)
+    found = below[rng.binomial(n, tpr, size=resamples) + rng.integers(2, size=resamples)]
+    lower = np.where(found > 0, rng.beta(np.maximum(found, 1), m - found + 1), 0.0)
+    upper = np.where(found < m, rng.beta(found + 1, np.maximum(m - found, 1)), 1.0)
     few = tpr**n > tail
     return Estimate(
         value=float(below[rank_needed(n, tpr)]) / m,
