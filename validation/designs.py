@@ -146,6 +146,17 @@ def _giant(n: int, rng: np.random.Generator) -> NDArray[np.int64]:
     return np.append(_poisson(round(0.8 * n), rng), max(1, n // 5))
 
 
+def _geometric(n: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Most often one row."""
+    return np.minimum(rng.geometric(1 / 5, max(2, round(n / 5))), GEOMETRIC_MOST)
+
+
+def _two_large(n: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """An eighth of all rows in each of two clusters."""
+    return np.append(_poisson(round(0.75 * n), rng), 2 * [max(1, n // 8)])
+
+
+GEOMETRIC_MOST = 60
 POISSON_MOST, LOGNORMAL_MOST, INFORMATIVE_MOST = 20, 150, 60
 _TIMES = 5  # as many rows has a patient that is mostly wrong
 _SICK = 0.9  # of its rows are wrong
@@ -259,6 +270,20 @@ DESIGNS = {
             "lognormal clusters with pareto weights",
             _times(_pareto, _clustered(_lognormal_sizes)),
             LOGNORMAL_MOST,
+        ),
+        # confirming, where the ones above were looked at
+        Design(
+            "geometric clusters",
+            "clusters",
+            f"geometric sizes (mean 5, at most {GEOMETRIC_MOST}), ICC {ICC}",
+            _clustered(_geometric),
+            GEOMETRIC_MOST,
+        ),
+        Design(
+            "two large clusters",
+            "clusters",
+            "poisson clusters, and two that hold an eighth of all rows each",
+            _clustered(_two_large),
         ),
     )
 }

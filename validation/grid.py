@@ -44,8 +44,10 @@ CONFIRMING = Kept(
     ("plain", "falling weights", "pareto weights", "lognormal clusters", "giant cluster", "weighted uneven clusters"),
 )
 # Methods that were changed after a look at their confirming cells: those are for tuning then, and new laws confirm.
-SEEN = ("compare", "ood")
-AGAIN = Kept("2026-11-18", ("laplace", "unequal normal"), CONFIRMING.designs)
+SEEN = ("compare", "ood", "groups")
+AGAIN = Kept(
+    "2026-11-18", ("laplace", "unequal normal"), (*CONFIRMING.designs, "geometric clusters", "two large clusters")
+)
 KEPT = ("tuning", "confirming")
 
 

@@ -369,7 +369,7 @@ def settings_of(results: dict[str, Any]) -> list[tuple[str, str]]:
         ),
         ("laws for tuning", f"{', '.join(TUNING.laws)} (written down {TUNING.date})"),
         ("laws for confirming", f"{', '.join(CONFIRMING.laws)} (written down {CONFIRMING.date})"),
-        (f"laws for confirming {' and '.join(SEEN)}", f"{', '.join(AGAIN.laws)} (written down {AGAIN.date})"),
+        (f"laws for confirming {', '.join(SEEN)}", f"{', '.join(AGAIN.laws)} (written down {AGAIN.date})"),
     ]
     used = {row["design"] for row in results["rows"]}
     return [*found, *((name, DESIGNS[name].words) for name in DESIGNS if name in used)]
@@ -405,7 +405,7 @@ def docs_page(results: dict[str, Any], *, pictures: bool = True) -> str:
         "Made by `make validate`; do not edit. Every interval, test, band and guarantee is run on samples of laws",
         "whose true values are known; a cell is one law, one design, one accuracy, AUC and number of rows. Methods",
         "were tuned on one kind of laws alone; the other was kept apart, and is what one can rely on. Both were",
-        f"written down on {TUNING.date}, before any run. The methods of {' and '.join(SEEN)} were changed after a",
+        f"written down on {TUNING.date}, before any run. The methods of {', '.join(SEEN)} were changed after a",
         "look at the laws for confirming: for them these count as laws for tuning, and new ones confirm",
         f"({', '.join(AGAIN.laws)}).",
         "",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -223,3 +224,19 @@ def test_the_first_check_of_a_weighted_threshold_asks_for_rows_drawn_as_inputs_c
     assert t.check(score[100:200], loss[100:200], previous=first).looks == 2  # and is said once
     assert "labelled accepted rows drawn as inputs come, even after" in str(t)
     assert "drawn as inputs come" not in str(choose_threshold(score, loss, 0.3))
+
+
+def test_the_heaviest_row_may_be_wrong_whatever_the_last_bits_are():
+    """The whole stake on a loss of the heaviest row leaves nothing; rounded, it may leave even less."""
+    rng = np.random.default_rng(0)
+    for max_risk in rng.uniform(0.02, 0.4, size=60):
+        weights = rng.lognormal(0.0, 0.5, size=300)
+        heaviest = int(weights.argmax())
+        score, error = rng.random(300), np.zeros(300, dtype=int)
+        score[heaviest], error[heaviest] = 0.0, 1
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", RuntimeWarning)
+            found = choose_threshold(score, error, max_risk=max_risk, weights=weights)
+        assert found.feasible == (found.coverage > 0)
+        if max_risk > 0.2:
+            assert found.feasible

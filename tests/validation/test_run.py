@@ -211,7 +211,7 @@ def test_sides_missing_intervals_and_unknown_values_are_counted_apart():
 def test_laws_and_designs_for_confirming_are_none_of_those_for_tuning():
     assert not set(TUNING.laws) & set(CONFIRMING.laws)
     assert set(TUNING.designs) & set(CONFIRMING.designs) == {"plain"}
-    assert set(DESIGNS) == {*TUNING.designs, *CONFIRMING.designs}
+    assert set(DESIGNS) == {*TUNING.designs, *CONFIRMING.designs, *AGAIN.designs}
     for which, kept in (("tuning", TUNING), ("confirming", CONFIRMING)):
         assert {cell.law for cell in cells(which) if cell.promise not in SEEN} == set(kept.laws)
         assert {cell.kept for cell in cells(which)} == {which}

@@ -241,7 +241,8 @@ class Calibration:
                 while done < size:
                     part = slice(done, min(size, done + _AT_ONCE))
                     factor = scale[:, None] * weights[part]
-                    wealth = wealth + np.log1p(factor * (max_risk - losses[part])).sum(axis=1)
+                    gain = np.maximum(factor * (max_risk - losses[part]), -1.0)  # a last bit below would be no number
+                    wealth = wealth + np.log1p(gain).sum(axis=1)
                     done = part.stop
                 reached.append(wealth)
         if not joint:

@@ -32,13 +32,19 @@ def same_in_groups(table: Table) -> tuple[Mixed, ...]:
     found = []
     for (score, name), groups in table.across():
         with np.errstate(divide="ignore", invalid="ignore"):
-            test = heterogeneity(*_on_scale(REGISTRY[name], groups), _units(REGISTRY[name], groups) - 1)
+            test = heterogeneity(*_on_scale(REGISTRY[name], groups), _df(REGISTRY[name], groups))
         if test.df >= 1:
             found.append(Mixed(score, name, *test))
     if most := max((test.left_out for test in found), default=0):
         count = len(table.groups)
         notify(f"test across groups: up to {most} of {count} groups left out (fewer than 2 errors, or no spread)")
     return tuple(found)
+
+
+def _df(metric: Metric, groups: Across) -> Float:
+    """Of each group's standard error; clusters lend each other half of theirs, as they do their spread."""
+    own = _units(metric, groups) - 1
+    return np.where(np.isnan(groups.clusters), own, np.maximum(own, np.nansum(np.maximum(own, 0.0)) / 2))
 
 
 def _units(metric: Metric, groups: Across) -> Float:
@@ -50,13 +56,26 @@ def _units(metric: Metric, groups: Across) -> Float:
         wrong, right = groups.errors, groups.rows - groups.errors
         # n_eff is right·wrong/(right + wrong) of rows, or less where they weigh differently.
         units = np.minimum(wrong, right) * np.fmin(1.0, groups.effective * groups.rows / (wrong * right))
-    return np.where(np.isnan(groups.clusters), units, groups.clusters)
+    return np.where(np.isnan(groups.clusters), units, groups.clusters_eff)
+
+
+def _variance(groups: Across) -> Float:
+    """Squared standard errors. With clusters, a group that lacks the large or the wrong ones by luck shows less spread
+    than it has: it goes half of the way up to that of all groups."""
+    variance = groups.se**2
+    usual = np.where(variance > 0, (variance + _at_least_usual(variance, groups.clusters)) / 2, variance)
+    return np.where(np.isnan(groups.clusters), variance, usual)
+
+
+def _at_least_usual(variance: Float, units: Float) -> Float:
+    usual = np.nansum(variance * units**2) / np.nansum(np.where(variance > 0, units, 0.0)) / units
+    return np.maximum(variance, usual)
 
 
 def _on_scale(metric: Metric, groups: Across) -> tuple[Float, Float]:
     """Values and standard errors on the scale of the metric's interval; infinite or NaN at the ends of its range."""
     shift, slope = metric.affine
-    x, variance = (groups.value - shift) / slope, (groups.se / slope) ** 2
+    x, variance = (groups.value - shift) / slope, _variance(groups) / slope**2
     if (more := _UNITS.get(metric.tally)) is not None:
         units = _units(metric, groups)
         known = (variance > 0) | (x == 0) | (x == 1)
@@ -64,14 +83,14 @@ def _on_scale(metric: Metric, groups: Across) -> tuple[Float, Float]:
         variance = (units**2 * variance + (more * (_PLACED - x)) ** 2) / (units + more) ** 2
     elif (added := _ADDED.get(metric.formula)) is not None:  # type: ignore[arg-type]
         rate = groups.errors / groups.rows
+        one = added * np.fmax(1.0, groups.errors / groups.clusters_eff) / groups.rows  # errors come by the cluster
         span = -(1 - rate) * np.log1p(-rate) if metric.formula is RATIO else 1.0
-        x = np.where(variance > 0, x + added / (span * groups.rows), np.nan)
-        variance = variance + (added / (span * groups.rows)) ** 2
+        x = np.where(variance > 0, x + one / span, np.nan)
+        variance = variance + (one / span) ** 2
     elif metric.interval == "t":
         # A mean of skewed losses: where no large one was seen, the spread goes half of the way up to that of all.
         units = _units(metric, groups)
-        usual = np.nansum(variance * units**2) / np.nansum(np.where(variance > 0, units, 0.0)) / units
-        variance = np.where(variance > 0, (variance + np.maximum(variance, usual)) / 2, np.nan)
+        variance = np.where(variance > 0, (variance + _at_least_usual(variance, units)) / 2, np.nan)
     spread = np.sqrt(variance)
     if metric.interval in ("logit", "atanh", "gamma", "binomial"):
         return np.log(x / (1 - x)), spread / (x * (1 - x))

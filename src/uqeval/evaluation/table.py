@@ -38,11 +38,13 @@ class Across(NamedTuple):
     errors: Float
     clusters: Float
     effective: Float  # `n_eff`
+    clusters_eff: Float
 
     @classmethod
     def of(cls, found: Estimate | Estimates) -> Across:
         """Of one group, or of many with a lane each."""
-        numbers = (found.value, found.se, found.n, found.n_errors, found.n_clusters, found.n_eff)
+        counts = (found.n, found.n_errors, found.n_clusters, found.n_eff, found.n_clusters_eff)
+        numbers = (found.value, found.se, *counts)
         shape = np.shape(found.n)
         return cls(*(np.broadcast_to(np.nan if x is None else x, shape).astype(np.float64) for x in numbers))
 

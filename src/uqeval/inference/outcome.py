@@ -49,6 +49,7 @@ def as_estimate(
         "n": sizes.rows,
         "n_errors": sizes.wrong.rows if sizes.binary else None,
         "n_clusters": None if sizes.clusters is None else sizes.clusters.all,
+        "n_clusters_eff": sizes.clusters_eff,
         "n_eff": n_eff,
         "degenerate": degenerate or isnan(value),
         "warnings": (*first, *_limits(sizes), *notes),

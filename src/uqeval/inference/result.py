@@ -27,6 +27,7 @@ class Estimate(Result):
     n_errors: int | None = None
     n_clusters: int | None = None
     n_eff: float | None = None
+    n_clusters_eff: float | None = None  # as many of equal weight: of all, of the right or the wrong rows, the fewest
     degenerate: bool = False
     warnings: tuple[str, ...] = ()
 
@@ -74,6 +75,7 @@ class Estimates:
     n: Int
     n_errors: Int | None
     n_clusters: None
+    n_clusters_eff: None
     n_eff: Float
     degenerate: NDArray[np.bool_]
     warnings: tuple[Note, ...]
@@ -102,5 +104,11 @@ class Estimates:
         sides = ((self.warnings, test), (other.warnings, ~test))
         notes = [note._replace(where=note.where & side) for own, side in sides for note in own]
         return Estimates(
-            n=self.n, n_errors=self.n_errors, n_clusters=None, level=self.level, warnings=tuple(notes), **both
+            n=self.n,
+            n_errors=self.n_errors,
+            n_clusters=None,
+            n_clusters_eff=None,
+            level=self.level,
+            warnings=tuple(notes),
+            **both,
         )

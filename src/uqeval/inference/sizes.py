@@ -130,6 +130,13 @@ class Sizes:
             return self.loads.right.number, self.loads.wrong.number
         return self.right.size, self.wrong.size
 
+    @property
+    def clusters_eff(self) -> float | None:
+        """Effective number of clusters: of all rows, or of the right or the wrong ones where that is smaller."""
+        if self.clusters is None or self.loads is None:
+            return None
+        return min(side.number for side in self.loads[1:] if side.first > 0)
+
     def merge(self, other: Sizes) -> Sizes:
         clusters = None if self.clusters is None or other.clusters is None else self.clusters.merge(other.clusters)
         loads = None if self.loads is None or other.loads is None else self.loads.merge(other.loads)
