@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet
 SOURCES := pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/uqeval/kernels/native/*.?pp)
 
-.PHONY: demo test test-slow lint format bench validate docs clean FORCE
+.PHONY: demo test test-slow messages lint format bench validate docs clean FORCE
 
 demo: $(VENV)/.core
 	@$(BIN)/uqeval demo
@@ -20,6 +20,13 @@ test-slow: $(VENV)/.dev
 	  --no-install-recommends chromium; } >/dev/null 2>&1; } || echo "No chromium here: the browser tests will be skipped."
 	$(BIN)/python -m pytest -n auto --dist worksteal -m "slow and not alone" tests
 	$(BIN)/python -m pytest -m alone tests
+
+# Every error message that the tests provoke, as one list to read.
+messages: $(VENV)/.dev
+	@mkdir -p build && rm -f build/messages.txt
+	@UQEVAL_MESSAGES=$(CURDIR)/build/messages.txt $(BIN)/python -m pytest -n auto -m "not slow" tests >build/messages.log || \
+	  echo "Some tests fail without being asked: build/messages.log"
+	@$(BIN)/python tests/messages.py build/messages.txt
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check src tests benchmarks validation

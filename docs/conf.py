@@ -62,8 +62,7 @@ for field in PyObject.doc_field_types:
 
 # ---- formulas --------------------------------------------------------------------------------------------------
 
-# The text of the library writes φ for `phi` and ϕ for `varphi`; so do the formulas.
-_MACROS = {r"\varphi": "ϕ", r"\phi": "φ", r"\arg\max": r"\text{arg max}"}
+_MACROS = {r"\arg\max": r"\text{arg max}"}
 
 
 def _mathml(translator: Any, node: Any, display: str) -> None:

@@ -60,6 +60,7 @@ def charts_and_report() -> None:
             "by_group": uq.plot.by_group(ev, scores=FEW),
             "forest": uq.plot.forest(uq.compare(scores, error=uq.truth.error_of(pred)), like=ev),
             "psi": uq.plot.psi(ev, "entropy", chosen),
+            "label_noise": uq.plot.label_noise(uq.label_noise(["entropy", "mutual_information"], predictions=pred)),
             "dominance": uq.plot.dominance(uq.dominance("entropy", "mutual_information", predictions=pred)),
         }
         for name, chart in charts.items():

@@ -25,6 +25,21 @@ settings.register_profile("thorough", parent=settings.get_profile("default"), de
 settings.load_profile("default")
 
 
+if path := os.environ.get("UQEVAL_MESSAGES"):  # `make messages`
+    import messages
+    from uqeval import _errors
+
+    def _noting(init, where=path):
+        def noting(self, *args):
+            init(self, *args)
+            messages.note(self, where)
+
+        return noting
+
+    for kind in (_errors.InputError, _errors.MissingExtra):
+        kind.__init__ = _noting(kind.__init__)
+
+
 @pytest.fixture(scope="session")
 def empty_sheets():
     """Takes a monkeypatch: figures are then empty sheets; networks and temperatures of the appendix are few."""

@@ -80,6 +80,13 @@ def uq_c_index(score, loss, weights=None):
     return math.fsum((product * credit / 2)[below]) / pairs if below.any() else NAN
 
 
+def top_label_c_index(score, confidence, error, weights=None):
+    """Concordance with −c of right and c of wrong rows."""
+    signed = [Fraction(float(c)) * (1 if e else -1) for c, e in zip(confidence, error, strict=True)]
+    rank = {x: r for r, x in enumerate(sorted(set(signed)))}
+    return uq_c_index(score, [rank[x] for x in signed], weights)
+
+
 def uq_auc(score, error, weights=None):
     w, s, e = present(weights, score, error)
     right, wrong = e == 0, e == 1

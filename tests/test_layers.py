@@ -39,6 +39,7 @@ LAYERS = [
 ROOMS = {
     "scipy": "_result scores metrics inference decide evaluation methods",
     "narwhals": "inputs distributed",
+    "fsspec": "inputs",
     "pyarrow": "inputs _result distributed datasets",
     "pandas": "_result distributed",
     "polars": "_result distributed",
@@ -59,6 +60,7 @@ ROOMS = {
 }
 LATE = {
     "scipy": "40 ms, and `import uqeval` must cost next to nothing",
+    "fsspec": "an extra",
     "pyarrow": "60 ms",
     "narwhals": "50 ms",
     "pandas": "300 ms, and an extra",
@@ -88,9 +90,21 @@ LATE_OWN = {
     },
     **{
         f"uqeval.{name}": "NumPy, which the help of the commands need not wait for"
-        for name in ("_check", "_result", "decide.rows", "distributed.memory", "inputs.columns", "inputs.files")
+        for name in (
+            "_check",
+            "_result",
+            "decide.results",
+            "decide.rows",
+            "distributed.memory",
+            "inputs.columns",
+            "inputs.files",
+            "pages.words",
+        )
     },
+    "uqeval.cli.main": "0.3 s in which Ctrl-C would print a traceback",
     "uqeval.evaluation.compare": "what evaluates need not wait for it",
+    **{f"uqeval.inputs.{name}": "words for what is wrong" for name in ("guess", "strangers")},
+    "uqeval.pages.paper": "0.5 s for what makes pages, and most commands make none",
     "uqeval.distributed.engines.dask.engine": "the extra dask",
     "uqeval.distributed.engines.spark.engine": "the extra spark",
     "uqeval.kernels.native": "compiled, where there was a compiler",
@@ -177,7 +191,17 @@ LOADERS = {"import_module", "__import__"}
 
 def _heavy(top):
     """Standard modules that take a while and are seldom needed."""
-    return top in {"multiprocessing", "platform", "difflib", "fractions", "importlib", "sqlite3", "concurrent", "gzip"}
+    return top in {
+        "multiprocessing",
+        "platform",
+        "difflib",
+        "fractions",
+        "importlib",
+        "sqlite3",
+        "concurrent",
+        "gzip",
+        "shlex",
+    }
 
 
 def test_modules_import_only_what_their_layer_may_see_and_say_so_at_the_top():
@@ -254,7 +278,8 @@ API = {
     "scores": "entropy gap_to_certain margin bernoulli_variance free_energy max_logit total_entropy aleatoric_entropy "
     "mutual_information predicted_class_variance vote_ratio vote_entropy expected_free_energy dirichlet_entropy "
     "dirichlet_mutual_information vacuity available compute",
-    "metrics": "uq_auc uq_c_index aurc e_aurc augrc g_auc h_auc auarc prr risk_coverage_curve mce_curve mbc_curve ece "
+    "metrics": "top_label_c_index "
+    "uq_auc uq_c_index aurc e_aurc augrc g_auc h_auc auarc prr risk_coverage_curve mce_curve mbc_curve ece "
     "brier log_loss kendall_tau one_vs_rest ood_auroc fpr_at_tpr ood_aupr selective_accuracy REGISTRY",
 }
 

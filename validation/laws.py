@@ -402,6 +402,43 @@ def _unequal(acc: float, auc: float, temper: float) -> Smooth:
     return Smooth(acc, (_normal(0.0, _rho(auc)),), (wrong,), temper)
 
 
+def _weibull(acc: float, auc: float, temper: float) -> Smooth:
+    """Shapes 1.5 and 1, the second with a scale that gives the AUC."""
+
+    def part(shape: float, scale: float) -> Part:
+        return Part(
+            1.0,
+            lambda z: scale * (-np.log(ndtr(-z))) ** (1 / shape),
+            lambda s: -np.expm1(-((np.maximum(s, 0.0) / scale) ** shape)),
+            lambda s: math.log(shape / scale) + (shape - 1) * np.log(s / scale) - (s / scale) ** shape,
+            _rho(auc),
+        )
+
+    scale = _solved(lambda x: (part(1.5, 1.0), part(1.0, x)), auc, 0.1, 500.0)
+    return Smooth(acc, (part(1.5, 1.0),), (part(1.0, scale),), temper)
+
+
+def _contaminated(acc: float, auc: float, temper: float) -> Smooth:
+    """Binormal, but one row in ten, right or wrong, has a deviation of 3."""
+    rho = _rho(auc)
+
+    def wide(shift: float) -> Part:
+        return Part(
+            0.1,
+            lambda z: shift + 3 * z,
+            lambda s: ndtr((s - shift) / 3),
+            lambda s: -0.5 * ((s - shift) / 3) ** 2 - math.log(3),
+            rho,
+        )
+
+    def excess(shift: float) -> float:
+        parts = ((0.81, 2.0), (0.18, 10.0), (0.01, 18.0))  # share of pairs, variance of their difference
+        return sum(share * float(ndtr(shift / math.sqrt(variance))) for share, variance in parts) - auc
+
+    shift = float(optimize.brentq(excess, 0.0, 60.0, xtol=1e-12))
+    return Smooth(acc, (_normal(0.0, rho, 0.9), wide(0.0)), (_normal(shift, rho, 0.9), wide(shift)), temper)
+
+
 def _tabulated(quantile: Of) -> Of:
     """A slow quantile function, linear between places a thousandth of a normal's deviation apart: costs about 10⁻⁷."""
     places = np.linspace(-8.0, 8.0, 16_001)
@@ -437,6 +474,8 @@ SMOOTH: dict[str, Callable[[float, float, float], Smooth]] = {
     "inverted subgroup": _inverted,
     "laplace": _laplace,
     "unequal normal": _unequal,
+    "weibull": _weibull,
+    "contaminated normal": _contaminated,
 }
 # Confidences are calibrated at every second AUC of the grid, and overconfident at the others.
 OVERCONFIDENT = 1.25

@@ -18,7 +18,7 @@ from uqeval.reproduce.page import Makers, Page
 from uqeval.reproduce.panels import chart, finish
 from uqeval.reproduce.study import Publishable, Timing
 from validation.designs import DESIGNS
-from validation.grid import AGAIN, CONFIRMING, KEPT, SEEN, TUNING, kept_of
+from validation.grid import CONFIRMING, KEPT, SEEN, TUNING, kept_of
 from validation.promises import PROMISES
 from validation.run import to_text
 
@@ -369,7 +369,10 @@ def settings_of(results: dict[str, Any]) -> list[tuple[str, str]]:
         ),
         ("laws for tuning", f"{', '.join(TUNING.laws)} (written down {TUNING.date})"),
         ("laws for confirming", f"{', '.join(CONFIRMING.laws)} (written down {CONFIRMING.date})"),
-        (f"laws for confirming {', '.join(SEEN)}", f"{', '.join(AGAIN.laws)} (written down {AGAIN.date})"),
+        *(
+            (f"laws for confirming {promise}", f"{', '.join(kept[-1].laws)} (written down {kept[-1].date})")
+            for promise, kept in SEEN.items()
+        ),
     ]
     used = {row["design"] for row in results["rows"]}
     return [*found, *((name, DESIGNS[name].words) for name in DESIGNS if name in used)]
@@ -407,7 +410,7 @@ def docs_page(results: dict[str, Any], *, pictures: bool = True) -> str:
         "were tuned on one kind of laws alone; the other was kept apart, and is what one can rely on. Both were",
         f"written down on {TUNING.date}, before any run. The methods of {', '.join(SEEN)} were changed after a",
         "look at the laws for confirming: for them these count as laws for tuning, and new ones confirm",
-        f"({', '.join(AGAIN.laws)}).",
+        f"({'; '.join(f'{promise}: ' + ', '.join(kept[-1].laws) for promise, kept in SEEN.items())}).",
         "",
         f"{given['grid'].capitalize()} grid, {given['date']}: {len({_cell(row) for row in rows}):,} cells, "
         f"{samples(rows):,} samples; uqeval {given['version']}, code `{given['code']['uqeval']}`.",

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from uqeval import datasets, decide, distributed, inference, kernels, metrics, plot, scores, truth
     from uqeval.decide.choose import choose_threshold
     from uqeval.decide.dominance import Dominance, dominance
+    from uqeval.decide.label_noise import LabelNoise, label_noise
     from uqeval.decide.monitor import Check
     from uqeval.decide.risk_map import RiskMap, risk_map
     from uqeval.decide.set_valued import SetValuedClassifier
@@ -35,6 +36,7 @@ __all__ = [
     "Estimate",
     "Evaluation",
     "InputError",
+    "LabelNoise",
     "MissingExtra",
     "Predictions",
     "RiskMap",
@@ -58,6 +60,7 @@ __all__ = [
     "evaluate",
     "inference",
     "kernels",
+    "label_noise",
     "metrics",
     "pearson",
     "plot",
@@ -73,8 +76,8 @@ __all__ = [
 _find = late(
     __name__,
     {
-        "uqeval.decide": "decide Check Dominance RiskMap SetValuedClassifier Threshold Thresholds choose_threshold "
-        "dominance risk_map",
+        "uqeval.decide": "decide Check Dominance LabelNoise RiskMap SetValuedClassifier Threshold Thresholds "
+        "choose_threshold dominance label_noise risk_map",
         "uqeval.distributed": "distributed compare evaluate",
         "uqeval.evaluation": "Comparison Evaluation",
         "uqeval.inference": "inference CorrelationTest Estimate SampleSize bootstrap compare_correlations "

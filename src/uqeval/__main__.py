@@ -1,6 +1,6 @@
 """`python -m uqeval`."""
 
-from uqeval.cli.main import main
+from uqeval.cli.start import main
 
 if __name__ == "__main__":
     main()

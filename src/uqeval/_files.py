@@ -3,12 +3,20 @@
 import hashlib
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
 from uqeval._errors import InputError
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
+_PATIENCE = 60.0  # seconds that one process waits for another, which needs a part of one
 
 
 def check_target(path: str | os.PathLike[str], name: str = "`path`") -> Path:
@@ -24,6 +32,8 @@ def check_target(path: str | os.PathLike[str], name: str = "`path`") -> Path:
         raise InputError(f"{name}: {str(target)!r} is no ordinary file. Pass the name of a file.")
     if not target.parent.is_dir():
         raise InputError(f"{name}: there is no folder {str(target.parent)!r}. Create it first.")
+    if not os.access(target.parent, os.W_OK):
+        raise InputError(f"{name}: nothing can be written to the folder {str(target.parent)!r}. Name another one.")
     return target
 
 
@@ -45,6 +55,75 @@ def whole_file(path: str | os.PathLike[str], name: str = "`path`") -> Iterator[P
         raise
     except OSError as error:
         raise InputError(f"{name}: {os.fspath(path)!r} cannot be written ({error.strerror or error}).") from None
+
+
+@contextmanager
+def locked(
+    path: str | os.PathLike[str], name: str = "`path`", tell: Callable[[str], object] = lambda message: None
+) -> Iterator[None]:
+    """One process at a time reads and writes the file: others wait, are told who holds it, and at last give up.
+
+    The system ends a lock with its process, however that died. It lies on a file beside it, which says who holds it:
+    the file itself is replaced by `whole_file`.
+    """
+    target = Path(os.path.realpath(path))
+    beside, start, told = target.with_name(f".{target.name}.lock"), time.monotonic(), False
+    try:
+        while (handle := _lock(beside)) is None:
+            waited, used = time.monotonic() - start, f"{name} {os.fspath(path)} is in use by {_holder(beside)}"
+            if waited > _PATIENCE:
+                raise InputError(f"{used}. Wait until that has ended, or end it.")
+            if waited > 1 and not told:
+                tell(f"{used}; waiting.")
+                told = True
+            time.sleep(0.02)
+    except OSError as error:
+        raise InputError(f"{name}: {os.fspath(path)!r} cannot be locked ({error.strerror or error}).") from None
+    try:
+        for left in target.parent.iterdir():  # by a process that was killed while it wrote
+            if left.name.startswith(f".{target.name}.") and left.suffix == ".tmp":
+                left.unlink(missing_ok=True)
+        yield
+    finally:
+        if sys.platform != "win32":  # while it is locked, or somebody else's would go
+            beside.unlink(missing_ok=True)
+        os.close(handle)
+        if sys.platform == "win32":
+            with suppress(OSError):  # somebody else has opened it
+                beside.unlink(missing_ok=True)
+
+
+def _lock(beside: Path) -> int | None:
+    """A handle that holds the lock, or None where another process does."""
+    handle = os.open(beside, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        if sys.platform == "win32":
+            os.lseek(handle, 1 << 20, os.SEEK_SET)  # behind the text, which stays readable
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+        else:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.stat(beside).st_ino != os.fstat(handle).st_ino:  # another process has just ended and removed it
+                raise BlockingIOError
+        os.lseek(handle, 0, os.SEEK_SET)
+        os.truncate(handle, 0)
+        since = time.strftime("%Y-%m-%d %H:%M:%S")
+        host = os.environ.get("COMPUTERNAME", "?") if sys.platform == "win32" else os.uname().nodename
+        os.write(handle, f"process {os.getpid()} on {host}, since {since}".encode())
+    except (BlockingIOError, FileNotFoundError, PermissionError):  # the last is Windows' word for a held lock
+        os.close(handle)
+        return None
+    except BaseException:
+        os.close(handle)
+        raise
+    return handle
+
+
+def _holder(beside: Path) -> str:
+    """Whoever holds the lock, by their own words."""
+    try:
+        return beside.read_text(encoding="utf-8").strip() or "another process"
+    except (OSError, UnicodeDecodeError):
+        return "another process"
 
 
 def write_whole(path: str | os.PathLike[str], content: str | bytes, name: str = "`path`") -> Path:

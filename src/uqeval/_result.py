@@ -40,14 +40,21 @@ class Grid(NamedTuple):
     def html(self) -> str:
         """An element of a page."""
         caption = f"<caption>{html.escape(self.caption)}</caption>" if self.caption else ""
-        head = "".join(f"<th>{html.escape(cell)}</th>" for cell in self.head)
-        body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in self.rows)
+        head = "".join(f'<th style="{_side(k)}">{html.escape(cell)}</th>' for k, cell in enumerate(self.head))
+        body = "".join(f"<tr>{''.join(_cell(k, text) for k, text in enumerate(row))}</tr>" for row in self.rows)
         return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def _cell(text: str) -> str:
-    best = text.endswith(" *")
-    return f"<td>{'<b>' if best else ''}{html.escape(text.removesuffix(' *'))}{'</b>' if best else ''}</td>"
+def _side(column: int) -> str:
+    """Names to the left, numbers one below the other: a notebook has no style for them."""
+    if column == 0:
+        return "text-align: left"
+    return "text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums"
+
+
+def _cell(column: int, text: str) -> str:
+    best, words = text.endswith(" *"), html.escape(text.removesuffix(" *"))
+    return f'<td style="{_side(column)}">{f"<b>{words}</b>" if best else words}</td>'
 
 
 class Result:
@@ -78,12 +85,18 @@ class Result:
         yield str(self)
 
     def _repr_html_(self) -> str:
-        return "".join(part.html() if isinstance(part, Grid) else _words(part) for part in self.view() if part)
+        return as_html(self.view())
 
 
-def _words(text: str) -> str:
-    element = "pre" if "\n" in text else "p"
-    return f"<{element}>{html.escape(text)}</{element}>"
+def as_html(parts: Iterable[str | Grid], strong: Collection[str] = ()) -> str:
+    """What `view` gives, for a notebook; the lines that matter most stand out."""
+    return "".join(part.html() if isinstance(part, Grid) else _words(part, part in strong) for part in parts if part)
+
+
+def _words(text: str, strong: bool) -> str:
+    text, element = text.strip("\n"), "pre" if "\n" in text.strip("\n") else "p"
+    words = f"<strong>{html.escape(text)}</strong>" if strong else html.escape(text)
+    return f"<{element}>{words}</{element}>"
 
 
 def as_text(parts: Iterable[str | Grid]) -> str:

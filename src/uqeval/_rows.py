@@ -12,6 +12,7 @@ from uqeval._check import Float, Int
 from uqeval._errors import UQWarning, notify
 
 _BIG = 30.0  # log1p(x) and log(x) agree beyond e^30, and exp() overflows only at 709
+_NEARLY = 2.0**-46 - 1.0
 _ONE = np.int64(np.float64(1.0).view(np.int64))
 
 
@@ -19,12 +20,19 @@ def rank_loss_rows(probs: Float, labels: Int) -> Float:
     """`truth.rank_loss`."""
     loss = 0.0 - pick(probs, labels)  # not -p: that would give -0.0
     full = loss == -1.0
+    near = (loss < _NEARLY) & ~full  # nothing left to the others: 1 but for the noise of a sum
+    if near.any():
+        full[near] = np.count_nonzero(probs[near], axis=1) == 1
     if full.any():
         # p̂(label) rounded to 1. Mirrored in the order of floats about 1, what is left to the others (0 … 1) becomes a
         # number from 2¹⁰²³ down to 1, none twice: 1/rest would do, but rounds and overflows.
-        rest = others(probs[full]) + 0.0  # no -0.0
-        loss[full] = -(2 * _ONE - rest.view(np.int64)).view(np.float64)
+        loss[full] = -mirrored(others(probs[full]) + 0.0)  # no -0.0
     return loss
+
+
+def mirrored(x: Float) -> Float:
+    """Numbers from 0 up to the largest in falling order, none twice: as 1/x, which would round and overflow."""
+    return (2 * _ONE - x.view(np.int64)).view(np.float64)
 
 
 # ---- class by class --------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ __all__ = [
     "error_of",
     "gap",
     "gap_from_logits",
+    "gap_rank_of",
     "loss_of",
     "misaligned",
     "misaligned_of",
@@ -182,7 +183,7 @@ def bayes_labels(soft_labels: ArrayLike, *, normalize: bool = False) -> Int:
 
 
 def phi(soft_labels: ArrayLike, probs: ArrayLike, *, normalize: bool = False) -> Float:
-    r"""True chance of a wrong prediction: :math:`\phi = 1 - \pi_{\hat y}`.
+    r"""Error probability, the true chance of a wrong prediction: :math:`\phi = 1 - \pi_{\hat y}`.
 
     Parameters
     ----------
@@ -208,7 +209,7 @@ def phi(soft_labels: ArrayLike, probs: ArrayLike, *, normalize: bool = False) ->
 
 
 def varphi(soft_labels: ArrayLike, probs: ArrayLike, *, normalize: bool = False) -> Float:
-    r"""How little the prediction trusts the best answer: :math:`\varphi = 1 - \hat p_{\arg\max \pi}`.
+    r"""Misalignment, how little the prediction trusts the best answer: :math:`\varphi = 1 - \hat p_{\arg\max \pi}`.
 
     Parameters
     ----------
@@ -282,8 +283,11 @@ def predicted_of(predictions: Predictions) -> Int:
 
 def loss_of(predictions: Predictions) -> Float | None:
     """The predictions' own loss, else the gap in a form that does not saturate (only ranks matter); None without."""
-    if predictions.loss is not None:
-        return predictions.loss
+    return predictions.loss if predictions.loss is not None else gap_rank_of(predictions)
+
+
+def gap_rank_of(predictions: Predictions) -> Float | None:
+    """The gap in a form that does not saturate (only ranks matter), whatever loss the predictions have."""
     if predictions.labels is None or predictions.probs is None:
         return None
     if predictions.logits is not None and predictions.logits_match:

@@ -240,12 +240,16 @@ def test_json_to_a_file_leaves_the_table_on_stdout(csv, tmp_path):
         "n",
         "n_errors",
         "accuracy",
+        "mean_loss",
         "tie_rate",
+        "same_ranking",
         "estimates",
+        "wrong_way_round",
         "heterogeneity",
         "detectable_difference",
         "warnings",
         "versions",
+        "classes",
     ]
 
 

@@ -13,7 +13,7 @@ import pytest
 
 import commands
 import uqeval as uq
-from cases import each
+from cases import each, noted
 
 N = 160
 PAIR_KEYS = {"a", "b", "group", "difference", "low", "high", "se", "p", "p_adjusted"}
@@ -109,7 +109,8 @@ def test_a_baseline_is_compared_with_all_others(one):
     found = data(one, "--baseline", "mine")
     assert found["baseline"] == "mine"
     assert {pair["b"] for pair in found["pairs"]} == {"mine"}
-    assert len(found["pairs"]) == len(found["values"]) - 1
+    copies = sum(len(group) - 1 for group in found["same_ranking"])  # compared once, for all
+    assert len(found["pairs"]) == len(found["values"]) - copies - 1 == 1
     assert "Better than mine" in succeed(one, "--baseline", "mine")
 
 
@@ -350,7 +351,7 @@ def test_json_to_a_file_leaves_the_table(one, tmp_path):
 
 
 def test_json_to_a_folder_that_is_not_there_is_an_error(one, tmp_path):
-    assert "cannot be written" in fail(one, "--json", tmp_path / "none" / "out.json")
+    assert "--json: there is no folder" in fail(one, "--json", tmp_path / "none" / "out.json")
 
 
 def test_json_is_valid_where_nothing_is_defined(tmp_path):
@@ -428,3 +429,30 @@ def test_misuse_leaves_with_2(args):
 def test_a_missing_file_is_one_message(one, tmp_path):
     assert "no such file" in fail(tmp_path / "none.csv")
     assert "no such file" in fail(one, tmp_path / "none.csv")
+
+
+def test_names_by_comma_and_one_by_one_mean_the_same_at_every_command(one):
+    for command, option, names, more in (
+        ("evaluate", "score", ["entropy", "mine"], []),
+        ("evaluate", "metric", ["uq_auc", "aurc"], ["--scores", "mine"]),
+        ("compare", "score", ["entropy", "mine"], []),
+        ("compare", "metric", ["uq_auc", "aurc"], []),
+        ("threshold", "score", ["entropy", "mine"], ["--max-risk", 0.3]),
+        ("power", "score", ["entropy", "mine"], ["--difference", 0.02]),
+    ):
+        a, b = names
+        ways = (["--x", f"{a},{b}"], ["--x", a, "--x", b], ["--xs", a, "--x", b], ["--xs", f" {a}, {b},{a}"])
+        found = []
+        for way in ways:
+            with noted(command=command, way=way):
+                given = [part.replace("--x", f"--{option}") for part in way]
+                result = commands.call(command, one, *given, *more, "--json", "-")
+                assert result.err == ""
+                found.append(result.out)
+        assert len(set(found)) == 1, (command, option)
+        assert all(name in found[0] for name in names) or command in ("threshold", "power")
+    power = commands.succeed(
+        "power", one, "--score", "entropy", "--versus", "mine", "--difference", 0.02, "--json", "-"
+    )
+    assert power == found[0]
+    assert "there are 3" in commands.fail("power", one, "--score", "entropy,mine", "--versus", "margin", "--rows", 10)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import sys
+from html import unescape
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +14,7 @@ import uqeval
 from commands import call, fail, succeed
 from uqeval.inputs.columns import Columns
 from uqeval.inputs.files import PredictionFiles
+from uqeval.pages import paper
 
 N = 300
 
@@ -91,3 +95,76 @@ def test_further_columns_follow_the_rows_of_several_files(preds, tmp_path):
 def test_an_npz_file_has_no_further_columns(tmp_path):
     np.savez(tmp_path / "x.npz", labels=[0, 1, 1], probs=[[0.5, 0.5], [0.1, 0.9], [0.6, 0.4]])
     assert "NPZ" in fail("evaluate", tmp_path / "x.npz", "--quiet", "--html", tmp_path / "x.html", "--columns", "a")
+
+
+# ---- paper -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def chromium(tmp_path, monkeypatch):
+    """A program that prints what it was asked for, as a Chromium would; `behave` changes what it does."""
+    program = tmp_path / "chromium"
+
+    def behave(lines):
+        program.write_text("#!/bin/sh\n" + lines)
+        program.chmod(0o755)
+
+    behave(
+        'for a in "$@"; do case $a in --print-to-pdf=*) out=${a#*=};; file://*) page=${a#file://};; esac; done\n'
+        f'tail -1 "$page" > {tmp_path}/seen; echo "$@" >> {tmp_path}/seen; printf "%%PDF-1.4 %s" x > "$out"\n'
+    )
+    monkeypatch.setenv("UQEVAL_CHROMIUM", str(program))
+    return behave
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the stand-in is a shell script")
+def test_pdf_is_printed_by_a_chromium_beside_the_page_and_leaves_nothing_else(preds, tmp_path, chromium):
+    html, pdf = tmp_path / "report.html", tmp_path / "report.pdf"
+    before = set(tmp_path.iterdir())
+    out = succeed("evaluate", preds, "--scores", "entropy", "--html", html, "--pdf", pdf)
+    assert f"report: {pdf}" in out.replace("\n", "")
+    assert pdf.read_bytes() == b"%PDF-1.4 x"
+    assert set(tmp_path.iterdir()) - before == {html, pdf, tmp_path / "seen"}
+    seen = (tmp_path / "seen").read_text()
+    assert seen.startswith("</html>")
+    assert "--headless" in seen
+    assert "--user-data-dir=" in seen
+    succeed("compare", preds, "--scores", "entropy,margin", "--pdf", tmp_path / "cmp.pdf")
+    assert (tmp_path / "cmp.pdf").exists()
+    uqeval.report(uqeval.evaluate(str(preds), scores="entropy"), tmp_path / "direct.PDF")
+    assert (tmp_path / "direct.PDF").read_bytes().startswith(b"%PDF-")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the stand-in is a shell script")
+def test_a_pdf_that_cannot_be_printed_says_why_and_leaves_the_old_one(preds, tmp_path, chromium, monkeypatch):
+    pdf = tmp_path / "report.pdf"
+    pdf.write_text("old")
+    asked = ("evaluate", preds, "--scores", "entropy", "--pdf", pdf)
+    chromium('echo "no usable sandbox" >&2; exit 3\n')
+    printed = call(*asked)
+    err = printed.err
+    assert printed.code == 2
+    assert "--pdf: " in err
+    assert "no usable sandbox" in err
+    assert "exit 3" in err
+    monkeypatch.setattr("uqeval.evaluate", lambda *_, **__: pytest.fail("the work began"))
+    monkeypatch.setenv("UQEVAL_CHROMIUM", "no-such-program")
+    assert "UQEVAL_CHROMIUM is 'no-such-program'" in fail(*asked)
+    monkeypatch.delenv("UQEVAL_CHROMIUM")
+    monkeypatch.setattr("uqeval.pages.paper.shutil.which", lambda _: None)
+    err = fail(*asked)
+    assert "--pdf: a PDF is printed by Chromium" in err
+    assert "apt-get install chromium" in err
+    assert pdf.read_text() == "old"
+    with pytest.raises(uqeval.InputError, match="printed by Chromium"):
+        paper.check_pdf(pdf)
+
+
+def test_the_page_names_the_command_and_the_files(preds, tmp_path, monkeypatch):
+    target = tmp_path / "report.html"
+    monkeypatch.setattr("sys.argv", ["uqeval", "evaluate", "preds & co.csv", "--html", "r.html"])
+    succeed("evaluate", preds, "--scores", "entropy", "--html", target)
+    text = unescape(target.read_text())
+    assert "uqeval evaluate" in text
+    assert hashlib.sha256(preds.read_bytes()).hexdigest() in text
+    assert str(preds) in text

@@ -168,7 +168,7 @@ def test_json_can_go_to_a_file_beside_the_text(tmp_path):
     target = tmp_path / "power.json"
     assert "806 rows" in succeed(*KNOWN, "--half-width", 0.05, "--json", target)
     assert json.loads(target.read_text())["n"] == 806
-    assert "cannot be written" in fail(*KNOWN, "--half-width", 0.05, "--json", tmp_path / "no" / "x.json")
+    assert "--json: there is no folder" in fail(*KNOWN, "--half-width", 0.05, "--json", tmp_path / "no" / "x.json")
 
 
 def test_help_shows_examples_and_all_forms():

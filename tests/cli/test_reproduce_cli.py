@@ -49,20 +49,20 @@ def test_synthetic_prints_what_reproduces_and_goes_on_by_itself(tmp_path, grid, 
     out = tmp_path / "study"
     options = ("synthetic", "--out", out, "--seeds", 2, "--jobs", 1, "--grid", grid)
     text = " ".join(run(*options).split())
-    for words in ("with κ(s; φ)", "What reproduces", "training and scoring", "page:"):
+    for words in ("κ(s; ϕ)", "What cannot be told", "Among scores of one kind", "training and scoring", "page:"):
         assert words in text
     assert "from an earlier run" not in text
     tables = {name: (out / name).read_bytes() for name in ("table.json", "table.csv", "table.md")}
     timing = json.loads((out / "timing.json").read_text(encoding="utf-8"))
     assert list(timing["seconds"]) == ["training and scoring", "temperature", "figures", "page"]
-    assert (timing["parts"], timing["found"]) == (2, 0)
+    assert (timing["parts"], timing["found"]) == (3, 0)  # two draws, and one of any d
     assert not any(b"seconds" in content for content in tables.values())
 
     found = json.loads(run(*options, "--json", "-"))
     assert found["study"] == "synthetic"
     assert found["settings"]["d_range"] == [0.75, 2.4]
     assert {name: (out / name).read_bytes() for name in tables} == tables
-    assert json.loads((out / "timing.json").read_text(encoding="utf-8"))["found"] == 2
+    assert json.loads((out / "timing.json").read_text(encoding="utf-8"))["found"] == 3
     assert "from an earlier run" in (out / "index.html").read_text(encoding="utf-8")
 
 

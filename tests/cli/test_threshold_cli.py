@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from functools import partial
 
 import numpy as np
@@ -11,10 +13,12 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+from scipy.stats import binomtest
 
 import commands
 import uqeval as uq
 from cases import each
+from uqeval import _files
 from uqeval.decide.threshold import shown
 
 N = 1200
@@ -382,7 +386,7 @@ def test_json_to_a_file_leaves_the_words(plain, tmp_path):
 
 
 def test_json_to_a_folder_that_is_not_there_is_an_error(plain, tmp_path):
-    assert "cannot be written" in fail(plain, "--max-risk", "0.05", "--json", tmp_path / "none" / "t.json")
+    assert "--json: there is no folder" in fail(plain, "--max-risk", "0.05", "--json", tmp_path / "none" / "t.json")
 
 
 @each("more", [[], ["--split", "0.5"], ["--cluster", "patient"], ["--risk", "loss"]])
@@ -422,7 +426,7 @@ def test_markup_in_names_is_printed_as_it_is(tmp_path):
     message = fail(path, "--max-risk", "0.05")
     assert "[red]x[/], [/b] :smile:" in message
     assert "[bold]x[/]" in fail(path, "--score", "[bold]x[/]", "--max-risk", "0.05")
-    assert "Nothing speaks against" in succeed_check(target, path)
+    assert "Nothing speaks against" in succeed_check(target, path, "--again")
     assert "[b]t.json" in fail_check(target, path, "--max-risk", "0.3")
 
 
@@ -494,20 +498,21 @@ def test_what_the_threshold_promises_is_what_is_checked(tmp_path, suffix, option
     succeed(file, "--score", "entropy", "--max-risk", "0.1", "--json", target, *options)
     t = uq.Threshold.from_json(target)
     clustered = options if "--cluster" in options else []
-    code, found = checked(target, file, *clustered)
+    code, found = checked(target, file, "--again", *clustered)
     assert code == 0
-    assert (found["n"], found["n_accepted"]) == (t.n, t.n_accepted)
-    assert found["errors_accepted"] == pytest.approx(t.errors_accepted)
-    assert "Nothing speaks against" in succeed_check(target, file, *clustered)
+    assert (found["all"]["n"], found["all"]["n_accepted"]) == (t.n, t.n_accepted)
+    assert found["all"]["errors_accepted"] == pytest.approx(t.errors_accepted)
+    assert "Nothing speaks against" in succeed_check(target, file, "--again", *clustered)
 
 
 def test_tied_majorities_count_as_the_threshold_counted_them(file, tmp_path):
     target = tmp_path / "t.json"
     asked = ("--max-risk", "0.2", "--risk", "misaligned", "--tie", "error", "--json", target)
     succeed(file, "--score", "entropy", *asked)
-    _, found = checked(target, file, "--tie", "error")
+    _, found = checked(target, file, "--tie", "error", "--again")
+    found = found["all"]
     assert (found["n"], found["errors_accepted"]) == (N, uq.Threshold.from_json(target).errors_accepted)
-    assert "rows have a tied majority" in words(succeed_check(target, file, "--tie", "error"))
+    assert "rows have a tied majority" in words(succeed_check(target, file, "--tie", "error", "--again"))
 
 
 def test_a_loss_column_of_zeros_and_ones_is_still_the_loss(file, tmp_path):
@@ -516,15 +521,17 @@ def test_a_loss_column_of_zeros_and_ones_is_still_the_loss(file, tmp_path):
     path, target = write(tmp_path / "binary.csv", table), tmp_path / "t.json"
     succeed(path, "--score", "entropy", "--max-risk", "0.1", "--risk", "loss", "--json", target)
     t = uq.Threshold.from_json(target)
-    _, found = checked(target, path)
+    found = checked(target, path, "--again")[1]["batch"]
     assert (found["n_accepted"], found["errors_accepted"]) == (t.n_accepted, t.errors_accepted)
 
 
-def test_the_score_can_be_another(promise, tmp_path):
+def test_a_threshold_knows_its_score_and_refuses_another(promise, tmp_path):
     table = one_score(2)
     path = write(tmp_path / "renamed.csv", {"error": table["error"], "score_new": table["score_mine"]})
     assert 'There is no score "mine"' in fail_check(promise, path)
-    assert checked(promise, path, "--score", "new")[1]["n"] == N
+    message = fail_check(promise, path, "--score", "new")
+    assert 'is for the score "mine", not for "new"' in message
+    assert "uqeval threshold --score new" in message
 
 
 def test_a_threshold_without_a_name_needs_one(tmp_path, fresh):
@@ -533,7 +540,7 @@ def test_a_threshold_without_a_name_needs_one(tmp_path, fresh):
     message = fail_check(target, fresh)
     assert "does not name its score" in message
     assert "one of: mine." in message
-    assert checked(target, fresh, "--score", "mine")[1]["n_accepted"] > 0
+    assert checked(target, fresh, "--score", "mine")[1]["all"]["n_accepted"] > 0
 
 
 def test_the_level_decides_when_to_alarm(promise, fresh):
@@ -559,7 +566,7 @@ def test_a_threshold_that_accepts_nothing_says_so(plain, tmp_path, fresh):
     out = succeed_check(target, fresh)
     assert "this batch: 0 of 1,200 rows accepted\n" in out
     assert "! The threshold accepts nothing" in out
-    assert checked(target, fresh)[1]["risk"] is None
+    assert checked(target, fresh)[1]["batch"]["risk"] is None
 
 
 def test_clusters_are_needed_where_the_threshold_has_them(file, tmp_path):
@@ -574,8 +581,8 @@ def test_a_cluster_that_is_too_large_points_to_the_option(tmp_path):
     succeed(file, "--score", "entropy", "--max-risk", "0.1", "--cluster", "patient", "--json", target)
     table["patient"] = [f"p{k // 40}" for k in range(N)]
     larger = write(tmp_path / "larger.csv", table)
-    assert "--largest-cluster " in fail_check(target, larger, "--cluster", "patient")
-    assert checked(target, larger, "--cluster", "patient", "--largest-cluster", "40")[1]["n"] == N
+    assert "--largest-cluster " in fail_check(target, larger, "--cluster", "patient", "--again")
+    assert checked(target, larger, "--cluster", "patient", "--largest-cluster", "40", "--again")[1]["all"]["n"] == N
     assert "must be an int ≥ 1" in fail_check(target, larger, "--cluster", "patient", "--largest-cluster", "0")
 
 
@@ -591,7 +598,7 @@ def test_after_a_weighted_choice_the_check_asks_for_rows_drawn_as_inputs_come(pl
     message = fail_check(target, path)
     assert advice in message
     assert "Leave it out" not in message
-    assert advice in words(succeed_check(target, plain))
+    assert advice in words(succeed_check(target, plain, "--again"))
 
 
 def test_what_clusters_need_is_said_in_options(tmp_path):
@@ -630,7 +637,7 @@ def test_looks_with_a_state_are_the_looks_of_python_with_previous(promise, tmp_p
             last = t.check(pred.scores["mine"], pred.error, previous=last, run_length=run_length)
             assert code == (0 if last.holds else 1)
             assert loaded(state.read_text(encoding="utf-8")) == found == loaded(last.to_json())
-        assert (found["looks"], found["n"], found["run_length"]) == (2, N, run_length)
+        assert (found["looks"], found["all"]["n"], found["run_length"]) == (2, N, run_length)
 
 
 def test_looks_at_clusters_with_a_state_are_those_of_python(file, tmp_path):
@@ -671,7 +678,7 @@ def test_the_state_is_replaced_at_once_and_nothing_is_left_beside_it(promise, fr
     state = folder / "state.json"
     succeed_check(promise, fresh, "--state", state)
     first = os.stat(state)
-    succeed_check(promise, fresh, "--state", state)
+    succeed_check(promise, fresh, "--state", state, "--again")
     assert os.stat(state).st_ino != first.st_ino
     assert os.stat(state).st_mode == first.st_mode
     assert [path.name for path in folder.iterdir()] == ["state.json"]
@@ -697,8 +704,8 @@ def test_rows_that_were_not_checked_do_not_count(promise, fresh, tmp_path):
 
 
 def test_a_state_that_cannot_be_written_is_said_before_any_answer(promise, fresh, tmp_path):
-    assert "cannot be written" in fail_check(promise, fresh, "--state", tmp_path / "none" / "s.json", "--json", "-")
-    assert "cannot be read" in fail_check(promise, fresh, "--state", tmp_path)
+    assert "--state: there is no folder" in fail_check(promise, fresh, "--state", tmp_path / "none" / "s.json")
+    assert "--state is the folder" in fail_check(promise, fresh, "--state", tmp_path)
 
 
 def test_the_state_of_another_threshold_or_level_is_refused(promise, promises, fresh, tmp_path):
@@ -739,6 +746,105 @@ def test_json_of_a_check_to_a_file_leaves_the_words(promise, fresh, tmp_path):
     assert "this batch" in succeed_check(promise, fresh, "--json", target)
     assert loaded(target.read_text(encoding="utf-8"))["holds"] is True
     assert succeed_check(promise, fresh, "--json", target, "--quiet") == ""
+
+
+def rows_of_its_own(tmp_path, k):
+    return write(tmp_path / f"new{k}.csv", one_score(20 + k, n=200))
+
+
+def start_check(*args, before=""):
+    """`uqeval check` in a process of its own, after some Python of ours."""
+    argv = ["uqeval", "check", *map(str, args)]
+    code = f"import sys\n{before}\nfrom uqeval.cli.main import main\nsys.argv = {argv}\nmain()"
+    return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def test_four_processes_that_share_a_state_lose_no_look(promise, tmp_path):
+    state = tmp_path / "state.json"
+    files = [rows_of_its_own(tmp_path, k) for k in range(4)]
+    running = [start_check(promise, file, "--state", state, "--quiet") for file in files]
+    ends = [(process.communicate(timeout=60), process.returncode) for process in running]
+    assert ends == [((b"", b""), 0)] * 4
+    found = loaded(state.read_text(encoding="utf-8"))
+    assert (found["looks"], found["all"]["n"], len(set(found["batches"]))) == (4, 800, 4)
+    assert not list(tmp_path.glob(".state*"))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+def test_a_check_that_is_killed_while_it_writes_leaves_the_old_state_and_no_lock(promise, tmp_path):
+    state, first, second = tmp_path / "state.json", rows_of_its_own(tmp_path, 0), rows_of_its_own(tmp_path, 1)
+    succeed_check(promise, first, "--state", state)
+    before = state.read_bytes()
+    hang = "import os, time\nos.replace = lambda *a: (print('writing', flush=True), time.sleep(60))"
+    with start_check(promise, second, "--state", state, before=hang) as process:
+        assert process.stdout.readline() == b"writing\n"
+        assert state.read_bytes() == before
+        with start_check(promise, rows_of_its_own(tmp_path, 2), "--state", state) as waiting:
+            assert b"is in use by process %d on " % process.pid in waiting.stderr.readline()
+            process.kill()
+            process.wait(timeout=30)
+            waiting.communicate(timeout=60)
+    assert waiting.returncode == 0
+    succeed_check(promise, second, "--state", state)
+    assert loaded(state.read_text(encoding="utf-8"))["looks"] == 3
+    assert not list(tmp_path.glob(".state*"))
+
+
+def test_whoever_waits_too_long_for_a_state_is_told_who_holds_it(promise, fresh, tmp_path, monkeypatch):
+    state = tmp_path / "state.json"
+    monkeypatch.setattr(_files, "_PATIENCE", 0.0)
+    with _files.locked(state):
+        message = fail_check(promise, fresh, "--state", state)
+    assert f"--state {state} is in use by process {os.getpid()} on " in message
+    assert not state.exists()
+    succeed_check(promise, fresh, "--state", state)
+
+
+def test_the_same_rows_in_any_order_or_format_count_once_unless_one_insists(promise, fresh, tmp_path):
+    state, table = tmp_path / "state.json", one_score(2)
+    succeed_check(promise, fresh, "--state", state)
+    before = state.read_bytes()
+    order = np.random.default_rng(0).permutation(N)
+    for path in (fresh, write(tmp_path / "shuffled.parquet", table, order)):
+        message = fail_check(promise, path, "--state", state)
+        assert "were checked before" in message
+        assert "--again" in message
+    assert state.read_bytes() == before
+    succeed_check(promise, fresh, "--state", state, "--again")
+    assert loaded(state.read_text(encoding="utf-8"))["looks"] == 2
+    few = write(tmp_path / "few.csv", one_score(3, n=4))
+    assert "may be rows" not in succeed_check(promise, few, "--state", state)
+    assert "! These may be rows of an earlier look" in succeed_check(promise, few, "--state", state)
+
+
+def test_the_rows_that_chose_the_threshold_are_not_new_ones(plain, tmp_path):
+    for options in ([], ["--split", "0.5"]):
+        target = tmp_path / "t.json"
+        succeed(plain, "--max-risk", "0.1", "--json", target, *options)
+        assert "the rows that the threshold was chosen on" in fail_check(target, plain)
+        succeed_check(target, plain, "--again")
+        part = write(tmp_path / "part.csv", one_score(), slice(0, 700))
+        assert "! Rows that the threshold was chosen on are among these" in words(succeed_check(target, part))
+
+
+def test_json_of_a_check_gives_all_numbers_of_the_batch_and_all_of_all_rows(promise, tmp_path):
+    state, keys = tmp_path / "state.json", {"n", "n_accepted", "errors_accepted", "coverage"}
+    keys |= {"risk", "risk_interval", "p_value"}
+    for k in range(2):
+        _, found = checked(promise, rows_of_its_own(tmp_path, k), "--state", state)
+        assert found["batch"].keys() == found["all"].keys() == keys
+        assert not keys & found.keys()
+    parts = [uq.read_predictions(rows_of_its_own(tmp_path, k)) for k in range(2)]
+    t = uq.Threshold.from_json(promise)
+    for rows, pooled in ((found["batch"], parts[1:]), (found["all"], parts)):
+        error = np.concatenate([p.error[t.accept(p.scores["mine"])] for p in pooled])
+        assert (rows["n_accepted"], rows["errors_accepted"]) == (len(error), error.sum())
+        assert rows["risk"] == pytest.approx(error.mean())
+        assert rows["risk_interval"] == pytest.approx(binomtest(int(error.sum()), len(error)).proportion_ci(0.95))
+        if rows is found["batch"]:
+            p = binomtest(int(error.sum()), len(error), 0.05, alternative="greater").pvalue
+            assert rows["p_value"] == pytest.approx(p)
+    assert found["all"]["p_value"] == min(1.0, 1 / max(1.0, found["e_value"]))  # however often one looks
 
 
 # ---- check: bad files -----------------------------------------------------------------------------------------------
@@ -794,9 +900,9 @@ def test_a_threshold_with_a_wrong_entry_is_one_message(promise, fresh, tmp_path,
         ("surprise", 1),
         ("threshold_hash", "0"),
         ("level", "high"),
-        ("n", "many"),
-        ("n_accepted", None),
-        ("errors_accepted", "x"),
+        ("all", {"n": "many"}),
+        ("batch", {"n_accepted": None}),
+        ("all", None),
         ("looks", "x"),
     ],
 )

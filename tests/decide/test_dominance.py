@@ -69,7 +69,7 @@ def check_equal(one, other, *names, tolerance=0.0):
 
 
 def simulated(n=400, seed=0, noise=0.5):
-    """φ, a noisy copy of it, and errors that come with probability φ."""
+    """ϕ, a noisy copy of it, and errors that come with probability ϕ."""
     rng = np.random.default_rng(seed)
     phi = rng.beta(1, 4, n)
     return phi, phi + noise * rng.normal(size=n), (rng.random(n) < phi).astype(float)
@@ -284,7 +284,7 @@ def test_very_few_resamples_are_refused_or_give_a_band():
 
 
 def test_true_phi_accepts_more_right_rows_than_a_noisy_copy():
-    # {φ ≤ t} has the largest coverage among all sets of its risk.
+    # {ϕ ≤ t} has the largest coverage among all sets of its risk.
     phi, noisy, error = simulated(5000, noise=0.3)
     assert dominance(phi, noisy, error, resamples=200).verdict == "a"
     found = dominance(noisy, phi, error, resamples=200)
@@ -300,7 +300,7 @@ def test_no_order_of_equal_groups_accepts_more_than_phi(seed, groups):
     assume(wrong.sum() > 0)
     error = np.concatenate([np.arange(10) < w for w in wrong]).astype(float)
     phi, other = np.repeat(wrong / 10, 10), np.repeat(rng.permutation(groups), 10)
-    # Groups of one φ share a fate under φ, not under the other score: keep them apart there too.
+    # Groups of one ϕ share a fate under ϕ, not under the other score: keep them apart there too.
     found = dominance(phi + np.repeat(np.arange(groups), 10) * 1e-6, other, error)
     assert (found.difference >= 0).all()
 

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from scipy import stats
 from scipy.stats import binom, binomtest
 
+import uqeval as uq
 from strategies import FINITE_SCORES, make_scores, rows, seeds
 from uqeval import InputError, UQWarning
-from uqeval.decide import Check, Threshold, bounds, choose_threshold, expected_delay
+from uqeval.decide import Check, CheckedRows, Threshold, bounds, choose_threshold, expected_delay
 
 RISKS = (0.001, 0.01, 0.05, 0.2, 0.5, 0.9)
 
@@ -105,12 +106,14 @@ def unless_refused(words, function, *args, **kwargs):
 
 def check_same(one, other, *skipped, tolerance=0.0):
     """Field by field; NaN equals NaN."""
-    for f in fields(Check):
+    for f in fields(one):
         if f.name in skipped:
             continue
         a, b = getattr(one, f.name), getattr(other, f.name)
         assert type(a) is type(b), f.name
-        if isinstance(a, float | tuple) and not isinstance(a, str):
+        if isinstance(a, CheckedRows):
+            check_same(a, b, *skipped, tolerance=tolerance)
+        elif isinstance(a, float | tuple) and f.name != "batches" and not isinstance(a, str):
             np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance, err_msg=f.name)
         else:
             assert a == b, f.name
@@ -174,12 +177,12 @@ def test_joint_promise_of_a_chosen_threshold_is_checked_as_such():
     error = rng.random(2000) < score
     t = choose_threshold(score, error, 0.1, method="rcps")
     assert t.feasible
-    found = t.check(score, error)
+    found = t.check(score, error, again=True)
     # Among the accepted rows the risk is well above 10%; over all rows it is not.
     assert found.holds
     assert found.risk == t.risk == t.errors_accepted / 2000
     assert t.errors_accepted / t.n_accepted > 0.15
-    assert not replace(t, method="fst").check(score, error).holds
+    assert not replace(t, method="fst").check(score, error, again=True).holds
 
 
 @settings(max_examples=30)
@@ -351,7 +354,8 @@ def test_an_empty_batch_after_others_keeps_all_but_the_looks():
     t = by_hand()
     before = t.check([0.1, 0.2, 0.9], [1, 0, 1])
     after = t.check([], [], previous=before)
-    check_same(after, before, "looks", "p_value", "risk_interval")
+    check_same(after, before, "looks", "batch")
+    assert (after.batch.n, after.all.n) == (0, 3)
     assert (after.looks, after.p_value) == (2, 1.0)
     assert np.isnan(after.risk_interval).all()
 
@@ -730,16 +734,19 @@ def test_json_with_a_broken_field_is_refused():
         {"log_wealth": None},
         {"log_wealth": [None] * 12},
         {"log_wealth": ["x"] * 12},
-        {"risk_interval": 3},
-        {"risk": "high"},
+        {"batch": {"risk_interval": 3}},
+        {"all": {"risk": "high"}},
+        {"all": 3},
+        {"moments": [0.0]},
+        {"batches": [3]},
+        {"votes": 3},
         {"more": 1},
         {"holds": "yes"},
         {"holds": None},
-        {"n": "3"},
         {"units": -1},
+        {"units": 1.5},
         {"run_length": 0},
         {"run_length": 1e4},
-        {"n": 1.5},
         {"level": 95},
         {"max_risk": None},
         {"alarm_after": "never"},
@@ -765,6 +772,138 @@ def test_a_truncated_file_is_refused():
             Check.from_json(text[:end])
 
 
+# ---- rows that came before --------------------------------------------------------------------------------------
+
+
+def test_rows_count_once_in_any_order_unless_one_insists():
+    t, rng = by_hand(), np.random.default_rng(0)
+    score, error, order = rng.random(50), rng.random(50) < 0.05, rng.permutation(50)
+    first = t.check(score, error)
+    then = t.check(rng.random(50), error, previous=first)
+    for before in (first, then, Check.from_json(then.to_json())):
+        with pytest.raises(InputError, match=r"were checked before .*again=True"):
+            t.check(score[order], error[order].astype(float), previous=before)
+    assert t.check(score, error, previous=then, again=True).looks == 3
+    changed = np.where(np.arange(50) == 7, score + 1e-12, score)
+    assert t.check(changed, error, previous=then).looks == 3
+
+
+def test_rows_that_may_come_again_by_chance_are_never_refused():
+    t, found = by_hand(), None
+    for score, error in [([0.1], [0]), ([0.1, 0.2], [0, 1]), (np.zeros(300), np.arange(300) < 10)]:
+        for _ in range(3):
+            found = t.check(score, error, previous=found)
+    assert found.looks == 9
+
+
+def test_of_many_looks_at_coarse_rows_none_is_taken_for_another():
+    t, rng, found, same = by_hand(max_risk=0.6), np.random.default_rng(0), None, 0
+    for _ in range(300):
+        rows = rng.integers(0, 3, 10) / 10
+        found = t.check(rows, np.zeros(10), previous=found)
+        same += found.batches[-1] in found.batches[:-1]
+    assert (found.looks, same > 100) == (300, True)
+
+
+def test_a_state_remembers_a_thousand_batches_and_no_more():
+    t, found, rng = by_hand(), None, np.random.default_rng(0)
+    rows = rng.random((1002, 24))
+    for part in rows:
+        found = t.check(part, np.zeros(24), previous=found)
+    assert len(found.batches) == 1000
+    assert t.check(rows[0], np.zeros(24), previous=found).looks == 1003
+    with pytest.raises(InputError, match="before"):
+        t.check(rows[-1], np.zeros(24), previous=found)
+
+
+def test_calibration_rows_are_known_again_whole_and_in_part_where_scores_are_exact():
+    rng = np.random.default_rng(1)
+    score = rng.random(1000)
+    error = rng.random(1000) < 0.1 * score
+    for coarse in (False, True):
+        s = score.round(2) if coarse else score
+        for options in ({}, {"split": 0.5}):
+            t = choose_threshold(s, error, 0.1, **options)
+            with pytest.raises(InputError, match="the rows that the threshold was chosen on"):
+                t.check(s, error)
+            new, fresh = rng.random(1000).round(2 if coarse else 16), rng.random(1000) < 0.01
+            assert t.check(new, fresh).looks == 1  # without a warning
+            part = np.concatenate([s[:600], new[:400]]), np.concatenate([error[:600], fresh[:400]])
+            if coarse:  # then the rows of a part may be others
+                assert (t.marks, t.check(*part).looks) == ((), 1)
+            else:
+                with pytest.warns(UQWarning, match="chosen on are among these"):
+                    t.check(*part)
+    assert Threshold.from_json(t.to_json()).batches == t.batches
+
+
+def test_a_threshold_file_from_before_the_marks_is_still_read():
+    rng = np.random.default_rng(0)
+    t = choose_threshold(rng.random(200), np.zeros(200), 0.1)
+    data = json.loads(t.to_json())
+    del data["batches"], data["marks"]
+    assert Threshold.from_json(json.dumps(data)).value == t.value
+
+
+def test_a_state_whose_numbers_were_of_mixed_rows_goes_on():
+    t, rng = by_hand(), np.random.default_rng(0)
+    score, error = rng.random((2, 40)), rng.random((2, 40)) < 0.1
+    first = t.check(score[0], error[0])
+    data = json.loads(first.to_json())
+    every, batch = data.pop("all"), data.pop("batch")
+    data |= {name: every[name] for name in ("n", "n_accepted", "errors_accepted", "coverage", "risk")}
+    data |= {name: batch[name] for name in ("risk_interval", "p_value")}
+    data["votes"] = [data["moments"][2], data["moments"][1]]
+    del data["moments"], data["batches"]
+    old, new = (t.check(score[1], error[1], previous=p) for p in (Check.from_json(json.dumps(data)), first))
+    check_same(replace(new, moments=(), batches=()), replace(old, moments=(), batches=()), "risk_interval", "p_value")
+    assert old.batch == new.batch
+    assert np.isnan(old.all.risk_interval).all()
+
+
+# ---- the name of the score --------------------------------------------------------------------------------------
+
+
+def test_another_score_is_refused_where_its_name_is_told():
+    pred = uq.datasets.example()
+    old, new = pred.take(np.arange(800)), pred.take(np.arange(800, 1547))
+    t = choose_threshold("entropy", predictions=old, max_risk=0.05)
+    values = uq.scores.compute("entropy", new)
+    found = t.check("entropy", predictions=new)
+    assert found == t.check({"entropy": values}, uq.truth.error_of(new)) == t.check(values, uq.truth.error_of(new))
+    assert (t.accept({"entropy": values}) == t.accept(values)).all()
+    for wrong in (
+        lambda: t.check("margin", predictions=new),
+        lambda: t.check({"margin": values}, uq.truth.error_of(new)),
+        lambda: t.accept({"margin": values}),
+    ):
+        with pytest.raises(InputError, match='is for the score "entropy", not for "margin"'):
+            wrong()
+    assert by_hand().accept({"margin": [0.1]}).all()
+
+
+# ---- numbers of the batch, numbers of all rows ------------------------------------------------------------------
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 100), st.sampled_from(["error", "loss", "clusters", "one vote"]))
+def test_the_interval_of_all_rows_is_that_of_one_look_at_all_of_them(seed, kind):
+    rng = np.random.default_rng(seed)
+    t = by_hand(what="loss") if kind == "loss" else by_hand()
+    if kind in ("clusters", "one vote"):
+        t = replace(clustered(), cluster_method="subsample" if kind == "one vote" else "t")
+    g = np.repeat(np.arange(30), 4) if t.cluster_method else None
+    score, error = rng.random(120), rng.random(120) < 0.2
+    error = rng.random(120) if kind == "loss" else error
+    found = None
+    for part in np.split(np.arange(120), [40, 40, 80]):
+        found = t.check(score[part], error[part], clusters=None if g is None else g[part], previous=found)
+    whole = t.check(score, error, clusters=g)
+    np.testing.assert_allclose(found.all.risk_interval, whole.batch.risk_interval, rtol=1e-9)
+    assert found.all.risk == pytest.approx(whole.batch.risk)
+    assert (found.all.n, found.all.n_accepted) == (whole.batch.n, whole.batch.n_accepted)
+
+
 # ---- clusters -------------------------------------------------------------------------------------------------
 
 
@@ -780,7 +919,7 @@ def test_clusters_are_needed_where_the_threshold_was_chosen_with_them():
     assert (t.feasible, t.n_clusters, t.largest_cluster) == (True, 60, 4)
     with pytest.raises(InputError, match="clusters"):
         t.check(score, error)
-    assert t.check(score, error, clusters=clusters).holds
+    assert t.check(score, error, clusters=clusters, again=True).holds
     with pytest.raises(InputError, match="clusters"):
         t.check([], [])
 
@@ -994,8 +1133,10 @@ def test_frame_has_one_row_with_the_numbers():
         frame = found.to_frame(kind)
         columns = list(frame.column_names if kind == "pyarrow" else frame.columns)
         assert len(frame) == 1
-        skipped = {"log_wealth", "risk_interval", "votes"}
-        assert set(columns) == {f.name for f in fields(Check)} - skipped | {"risk_low", "risk_high"}
+        skipped = {"log_wealth", "moments", "batches", "batch", "all"}
+        told = {f.name for f in fields(CheckedRows)} - {"risk_interval"} | {"risk_low", "risk_high"}
+        both = {f"{rows}_{name}" for rows in ("batch", "all") for name in told}
+        assert set(columns) == {f.name for f in fields(Check)} - skipped | both
 
 
 def test_text_says_what_was_seen():

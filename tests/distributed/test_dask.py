@@ -143,6 +143,36 @@ def test_what_cannot_be_started_is_explained_soon(tmp_path):
     assert time.monotonic() - start < 25  # Dask itself tries for 30 seconds
 
 
+SCRIPT = """
+import uqeval as uq
+from uqeval.distributed.engines.dask import workers
+
+print("from the top")
+def run():
+    try:
+        uq.evaluate({path!r}, engine="dask")
+    except uq.InputError as error:
+        print(error)
+
+run()
+print(workers.guarded())
+if True:
+    print(workers.guarded())
+if __name__ == "__main__":
+    print(workers.guarded())
+"""
+
+
+def test_a_script_without_a_guard_is_told_so_in_one_line_and_starts_no_process(tmp_path):
+    _, paths = parquet(tmp_path, 100)
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT.format(path=paths[0]), encoding="utf-8")
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60, check=False)
+    top, message, *answers = done.stdout.splitlines()
+    assert (done.stderr, top, answers) == ("", "from the top", ["False", "False", "True"])
+    assert 'put its calls under `if __name__ == "__main__":`' in message
+
+
 @pytest.mark.slow
 def test_a_cluster_of_our_own_is_ended_and_leaves_no_files(tmp_path):
     rows, paths = parquet(tmp_path / "data")

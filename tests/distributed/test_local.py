@@ -139,6 +139,7 @@ def test_memory_limits_are_read_or_refused():
     for given, size in (
         *(("2GB", 2 * 10**9), ("512MiB", 512 * 2**20), (10**9, 10**9), ("0.5 gb", 5 * 10**8)),
         *(("2GiB", 2**31), ("1TiB", 2**40), ("1 tib", 2**40), ("1TB", 10**12)),
+        *(("2G", 2 * 10**9), ("512m", 512 * 10**6)),
     ):
         assert parse_memory(given) == size
     for nonsense in ("2 apples", "1MB", "", True, -5):

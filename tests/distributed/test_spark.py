@@ -151,6 +151,30 @@ def test_no_java_is_said_at_once(monkeypatch, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_answers_and_is_no_master_is_said_in_seconds(tmp_path):
+    _, paths = parquet(tmp_path / "data")
+    code = f"""
+    import socket, threading, time
+    from uqeval import InputError, distributed
+    server = socket.create_server(("127.0.0.1", 0))
+    def answer():
+        while True:
+            with server.accept()[0] as found:
+                found.sendall(b"HTTP/1.1 400 Bad Request\\r\\n\\r\\n")
+    threading.Thread(target=answer, daemon=True).start()
+    start = time.monotonic()
+    address = "spark://127.0.0.1:%d" % server.getsockname()[1]
+    try:
+        distributed.evaluate({paths}, engine="spark", client=address)
+    except InputError as error:
+        print(error)
+    assert time.monotonic() - start < 45  # Spark itself tries for a minute
+    """
+    said = run_alone(code, tmp_path)
+    assert "where no Spark master answers" in said
+    assert len(said.splitlines()) == 1
+
+
 def test_a_client_of_another_kind_is_refused():
     with pytest.raises(InputError, match="`client` is a int"):
         running_session(3)

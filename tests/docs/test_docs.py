@@ -191,7 +191,7 @@ def given_names() -> dict[str, Any]:
     pred = uq.datasets.example()
     scores, error = uq.scores.compute("entropy", pred), uq.truth.error_of(pred)
     models = [uq.Predictions(pred.labels, probs=member) for member in pred.members[:2]]
-    return {"pred_a": models[0], "pred_b": models[1], "new_scores": scores, "new_errors": error} | {
+    return {"pred_a": models[0], "pred_b": models[1], "new_scores": scores[::-2], "new_errors": error[::-2]} | {
         "ev": uq.evaluate(pred, scores=["entropy"], metrics=["uq_auc"]),
         "probs": pred.probs,
         "scores": scores,
@@ -303,7 +303,7 @@ def test_every_correction_has_a_runnable_cell():
     text = (DOCS / "theory" / "corrections.md").read_text(encoding="utf-8")
     sections = re.split(r"^## ", text, flags=re.M)[1:]
     numbered = [part for part in sections if re.match(r"\d+\.", part)]
-    assert len(numbered) == 11
+    assert len(numbered) == 13
     assert [part.splitlines()[0] for part in numbered if not checked(part)] == []
 
 
@@ -354,3 +354,47 @@ def test_the_site_builds_without_a_warning_and_needs_no_network(tmp_path):
     for path in (tmp_path / "html").rglob("*.css"):
         text = path.read_text(encoding="utf-8")
         assert not re.search(r"(url\(|@import)\s*['\"]?(https?:)?//", text), path.name
+
+
+def test_the_symbols_are_those_that_the_papers_pdf_prints():
+    from latex2mathml.converter import convert
+
+    from uqeval.reproduce.names import SIGNS
+
+    # Computer Modern draws \phi straight (U+03D5) and \varphi curled (U+03C6).
+    straight, curled = "\u03d5", "\u03c6"
+    assert list(SIGNS.values()) == [straight, curled]
+    assert f"&#x{ord(straight):05X};" in convert(r"\phi")
+    assert f"&#x{ord(curled):05X};" in convert(r"\varphi")
+    bends = re.search(r"_MACROS = (.*)", (DOCS / "conf.py").read_text(encoding="utf-8"))
+    assert bends is not None
+    assert "phi" not in bends[1]
+    sources = [path for kind in ("py", "toml", "j2", "js") for path in (ROOT / "src").rglob(f"*.{kind}")]
+    for path in (*PAGES, *sources):
+        text = " ".join(path.read_text(encoding="utf-8").split())
+        mirrored = rf"[Ee]rror probability\W{{0,3}}{curled}|misalignment\W{{0,3}}{straight}|chance of error|commitment"
+        assert not re.search(mirrored, text), path
+
+
+def test_the_inventory_has_every_figure_and_table_of_the_paper_and_names_that_exist():
+    rows = [
+        [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+        for line in (DOCS / "inventory.md").read_text(encoding="utf-8").splitlines()
+        if line.startswith("| ") and not line.startswith("| item")
+    ]
+    assert len(rows) > 50
+    for item, where, state, why in rows:
+        assert state in ("works", "in part", "not"), item
+        assert where or state == "not", item
+        assert why or state == "works", item  # what does not work says why
+        for name in re.findall(r"`((?:truth|metrics|scores|datasets|inference)\.\w+)", where):
+            part, _, rest = name.partition(".")
+            assert hasattr(getattr(uq, part), rest), name
+    items = " ".join(row[0] for row in rows)
+    for panel in ("1 (a, e)", "1 (b, f)", "1 (c, g)", "1 (d, h)", "2", "3 (a)", "3 (b, c)", "3 (d)", "4", "5", "6"):
+        assert f"Figure {panel}" in items
+    for dataset in ("Synth.", "CIFAR10-H", "ReaL-ImageNet", "OASST2"):
+        assert f"Table 1, {dataset}" in items
+    drawn = set(re.findall(r"`(\w+)`", " ".join(row[1] for row in rows)))
+    for figure in ("metric_vs_kendall", "metric_vs_kendall_by_method", "dataset", "phi_and_varphi", "risk_control"):
+        assert figure in drawn

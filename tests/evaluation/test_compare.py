@@ -284,7 +284,8 @@ def test_models_whose_rows_differ_are_refused_with_the_number_of_rows():
             }
             first = values[field]
             other = first.copy()
-            other[[3, 50, 200]] = (first[[3, 50, 200]] + 1) % 3 if field == "labels" else first[[200, 190, 3]]
+            taken = [200, 3, 50] if field == "ids" else [200, 190, 3]  # no id comes twice
+            other[[3, 50, 200]] = (first[[3, 50, 200]] + 1) % 3 if field == "labels" else first[taken]
             with pytest.raises(InputError, match=f"`{field}` of 'A' and 'B' differ in 3 rows"):
                 uq.compare({"A": model(**{field: first}), "B": model(2.0, **{field: other})})
 

@@ -383,7 +383,7 @@ def test_look_up_by_score_metric_and_group(grouped):
     # Properties list what was asked.
     assert grouped.scores == ("entropy", "margin")
     assert grouped.groups == ("0", "1")
-    assert [row.metric for row in grouped][:2] == ["uq_auc", "uq_c_index"]
+    assert [row.metric for row in grouped][:3] == ["uq_auc", "top_label_c_index", "uq_c_index"]
     assert len(list(grouped)) == len(grouped) == len(grouped.rows)
     assert pickle.loads(pickle.dumps(grouped)) == grouped
 
@@ -694,15 +694,32 @@ def test_dict_and_json_hold_the_documented_keys_and_plain_values_only(grouped):
         "n",
         "n_errors",
         "accuracy",
+        "mean_loss",
         "tie_rate",
+        "same_ranking",
         "estimates",
+        "wrong_way_round",
         "heterogeneity",
         "detectable_difference",
         "warnings",
         "versions",
+        "classes",
     ]
     for row in data["estimates"]:
-        assert list(row) == ["score", "metric", "group", "value", "low", "high", "se", "level", "method", "n"]
+        assert list(row) == [
+            "score",
+            "metric",
+            "group",
+            "target",
+            "value",
+            "low",
+            "high",
+            "se",
+            "level",
+            "method",
+            "n",
+            "undefined",
+        ]
     assert set(data["tie_rate"]) == {"entropy", "margin"}
     assert data["versions"]["uqeval"] == uq.__version__
     assert data["versions"]["kernels"] == kernels.backend()
@@ -985,3 +1002,20 @@ def test_bootstrap_intervals_equal_those_of_estimate(extra):
         assert "bootstrap" in found.method
     with pytest.raises(uq.InputError, match="`method` must be one of"):
         uq.evaluate(score=s, error=e, method="jackknife")
+
+
+def test_a_notebook_shows_the_verdict_first_and_tables_whose_numbers_are_aligned():
+    ev = uq.evaluate(uq.datasets.example(), scores=["entropy", "margin"], metrics=["uq_auc", "aurc", "accuracy"])
+    page = ev._repr_html_()
+    for line in ev.verdict():
+        assert f"<strong>{line}</strong>" in page
+    assert page.index("<strong>") < page.index("<table>")
+    tables = page.split("<table>")[1:]
+    assert len(tables) == 3  # metrics, groups, the model itself
+    assert "accuracy" in tables[-1]
+    for row in page.split("<tr>")[1:]:
+        first, *numbers = row.split("</tr>")[0].replace("</th>", "</td>").split("</td>")[:-1]
+        assert 'style="text-align: left"' in first
+        assert all("text-align: right; white-space: nowrap" in number for number in numbers)
+    assert "<pre>" not in page
+    assert "*" not in page

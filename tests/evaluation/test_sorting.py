@@ -81,6 +81,21 @@ def test_evaluate_sorts_each_score_and_the_loss_once(sorts, no_lexsort, kind):
 
 
 @on_both_kernels
+@each("kind", ["plain", "weights", "clusters", "both"])
+@each("classes", [2, 3])
+def test_a_second_c_index_sorts_no_score_again_and_of_two_classes_nothing_at_all(sorts, no_lexsort, kind, classes):
+    *_, more = rows()
+    rng = np.random.default_rng(6)
+    pred = uq.Predictions(rng.integers(0, classes, 400), logits=rng.normal(size=(400, classes)), **more[kind])
+    sorts.clear()
+    uq.evaluate(pred, scores=["entropy", "margin"], metrics=["uq_auc", "top_label_c_index", "uq_c_index"])
+    scores, targets = (
+        (1, 1) if classes == 2 else (2, 2)
+    )  # of two classes all is one ranking, and the gap the only target
+    assert sorted(sorts.values()) == [1] * (scores + targets)
+
+
+@on_both_kernels
 @each("kind", ["plain", "weights", "clusters", "both", "groups", "grouped clusters"])
 @each("metric", ["uq_auc", "aurc", "naurc", "uq_c_index"])
 def test_compare_sorts_each_score_once(sorts, no_lexsort, kind, metric):
@@ -98,3 +113,18 @@ def test_a_report_sorts_nothing_that_was_evaluated(sorts):
     sorts.clear()
     uq.report(found)
     assert max(sorts.values(), default=0) <= 1  # the threshold of the verdict has rows of its own
+
+
+@on_both_kernels
+@each("kind", ["plain", "weights", "clusters", "both", "groups", "grouped clusters"])
+def test_a_score_that_ranks_as_another_is_not_sorted_at_all(sorts, no_lexsort, kind):
+    score, error, loss, more = rows(3000)
+    score |= {"a grown": np.exp(score["a"]), "b grown": 2 * score["b"]}
+    for given in ({"error": error}, {"error": error, "loss": loss}):
+        sorts.clear()
+        found = uq.evaluate(score=score, **given, **more[kind])
+        assert found.same_ranking == (("a", "a grown"), ("b", "b grown"))
+        assert sorted(sorts.values()) == [1] * (1 + len(given))
+    sorts.clear()
+    assert len(uq.compare(score, error=error, **more[kind]).values) == 4
+    assert sorted(sorts.values()) == [1, 1]

@@ -139,6 +139,25 @@ def heavy(x):
     return (x**3).sum() / (x**2).sum()
 
 
+def typical(x):
+    return (x**2).sum() / x.sum() if x.sum() > 0 else 0.0
+
+
+def grouped(g):
+    return g is not None and len(np.unique(g)) < len(g)
+
+
+def unseen_weight(side, ones, g, part=1.0):
+    """Of a unit of that side that was not seen: a heavy row, or a part of a typical cluster."""
+    return max(part * typical(side) if grouped(g) else heavy(side) if side.sum() else 0.0, heavy(ones))
+
+
+def whole(ones, g):
+    """Half of a typical cluster where all are alike, all of it where they are uneven."""
+    units = unit_weights(ones, g)
+    return min(1.0, max(0.5, 4 * (typical(units) / units.mean() - 1))) if grouped(g) else 1.0
+
+
 def unseen_places(s, w):
     """Weighted mid-ranks below and above which rows hold a quarter of the squared weights, or the quarters."""
     if w is None:
@@ -153,7 +172,7 @@ def unseen_error(value, se, s, v, w=None, g=None):
     """Ends of UQ-AUC with half a heavy wrong (or right) unit beside the rows."""
     ones = ones_like(w, len(s))
     wrong, right = unit_weights(ones * v, g), unit_weights(ones * (1 - v), g)
-    share = max(max(heavy(side), heavy(ones)) / 2 / side.sum() for side in (wrong, right))
+    share = max(unseen_weight(side, ones, g) / 2 / side.sum() for side in (wrong, right))
     units = max(1.0, kish(wrong))
     low, high = unseen_places(s, w)
     return (
@@ -163,9 +182,9 @@ def unseen_error(value, se, s, v, w=None, g=None):
 
 
 def unseen_row(value, se, n, w=None, g=None):
-    """Ends of UQ-C-index with three quarters of a heavy unit beside the rows."""
+    """Ends of UQ-C-index with three quarters of a heavy row beside the rows, or 0.4 of a typical cluster."""
     units = unit_weights(ones_like(w, n), g)
-    share = 0.75 * heavy(units) / units.sum()
+    share = max(0.75 * heavy(ones_like(w, n)), 0.4 * typical(units) if grouped(g) else 0.0) / units.sum()
     return tuple(
         beta_quantile(*beside(value, se, share, kish(units), place), tail)
         for place, tail in ((0.25, 0.025), (0.75, 0.975))
@@ -181,23 +200,31 @@ def unseen_wrong(name, value, se, s, v, w=None, g=None, per=1.0):
     wrong = unit_weights(ones * v, g)
     place = unseen_places(s, w)[0]
     one = {"h_auc": 1.0, "augrc": 0.75 * (1 - place)}.get(name, -0.75 * math.log(place)) / per
-    adds = max(heavy(wrong) if wrong.sum() else 0.0, heavy(ones)) / ones.sum() * one
+    adds = unseen_weight(wrong, ones, g, whole(ones, g)) / ones.sum() * one
     number = kish(wrong) if wrong.sum() else 0.0
     inflate = 1.0 if g is None else min(3.0, number / (number - 1)) if number > 1 else 3.0
     return gamma_ends(value, inflate * (value**2 if math.isnan(se) else se**2), adds, CAPS[name])
 
 
-def gamma_ends(value, variance, adds, cap):
+def gamma_ends(value, variance, adds, cap, level=0.95):
     """Fay & Feuer (1997)."""
+    tail = (1 - level) / 2
     up, up2 = value + adds, variance + adds**2
-    low = stats.gamma.ppf(0.025, value**2 / variance, scale=variance / value) if value > 0 and variance > 0 else 0.0
-    return low, min(cap, stats.gamma.ppf(0.975, up**2 / up2, scale=up2 / up))
+    low = stats.gamma.ppf(tail, value**2 / variance, scale=variance / value) if value > 0 and variance > 0 else 0.0
+    return low, min(cap, stats.gamma.ppf(1 - tail, up**2 / up2, scale=up2 / up))
 
 
-def unseen_gap(metric, difference, se, errors, w=None, g=None, level=0.95):
+def flat_rate(v, w=None, g=None):
+    """What the lower end of H-AUC keeps where the error rate may be t standard errors away."""
+    ones = ones_like(w, len(v))
+    rate, units = (ones * v).sum() / ones.sum(), kish(unit_weights(ones, g))
+    return max(0.0, 1 - (4 if g is None else 2) * rate * (1 - rate) * stats.norm.isf(0.025) ** 2 / units)
+
+
+def unseen_gap(metric, difference, se, errors, w=None, g=None, level=0.95, each=None):
     """Ends of a difference with half a heavy unit beside the rows, at ¼ of the ranks by one score, at ¾ by the other.
 
-    `errors` are the errors of each candidate.
+    `errors` are the errors of each candidate; areas need the value and the standard error of `each` as well.
     """
     ones, tail = ones_like(w, len(errors[0])), (1 - level) / 2
     scale = 2 if metric in ("g_auc", "kendall", "somers") else 1
@@ -205,22 +232,40 @@ def unseen_gap(metric, difference, se, errors, w=None, g=None, level=0.95):
     wrong = [unit_weights(ones * v, g) for v in errors]
     if metric in ("uq_auc", "uq_c_index", "kendall", "somers"):
         units = unit_weights(ones, g)
-        share, number = heavy(units) / 2 / units.sum(), kish(units)
+        share, number = unseen_weight(units, ones, g) / 2 / units.sum(), kish(units)
         if metric == "uq_auc":
             sides = [*wrong, *(unit_weights(ones * (1 - v), g) for v in errors)]
-            share = max(max(heavy(side), heavy(ones)) / 2 / side.sum() for side in sides)
+            share = max(unseen_weight(side, ones, g) / 2 / side.sum() for side in sides)
             number = max(1.0, min(kish(x) for x in wrong))
         at = [((gap + 1) / 2, math.sqrt(variance) / 2, share, number, place) for place in (0.25, 0.75)]
         low, high = (beta_quantile(*beside(*x), q) for x, q in zip(at, (tail, 1 - tail), strict=True))
         return scale * (2 * low - 1), scale * (2 * high - 1)
     spans = [(ones * v).sum() / ones.sum() - aurc(v, v, ones) for v in errors]
     per = min(spans) if metric in ("naurc", "prr") else 1.0
-    one = {"augrc": 0.25, "g_auc": 0.25, "h_auc": 0.5}.get(metric, math.log(3) / 2) / per
-    adds = max(max(heavy(x), heavy(ones)) for x in wrong) / ones.sum() * one
+    half_a_unit = {"augrc": 0.25, "g_auc": 0.25, "h_auc": 0.5}.get(metric, math.log(3) / 2)
+    a_row = 0.9 * {"augrc": 0.75, "g_auc": 0.75, "h_auc": 1.0}.get(metric, math.log(4))
+    heaviest = max(unseen_weight(x, ones, g, whole(ones, g)) for x in wrong)
+    adds = max(half_a_unit * heaviest, a_row * ones.mean()) / ones.sum() / per
     numbers = [kish(x) for x in wrong]
     inflate = 1.0 if g is None else max(min(3.0, k / (k - 1)) if k > 1 else 3.0 for k in numbers)
-    half = adds + stats.norm.isf(tail) * math.sqrt(inflate * variance + adds**2)
-    return scale * (gap - half), scale * (gap + half)
+    return recovered(metric, difference, variance, each, adds, inflate, level)
+
+
+# What of the areas each metric is: a + b times it.
+OF_AREAS = {"auarc": (1.0, -1.0), "prr": (1.0, -1.0), "g_auc": (0.0, 2.0)}
+
+
+def recovered(metric, difference, variance, each, adds, inflate, level):
+    """MOVER (Zou 2007): ends of the difference of two areas from their gamma ends and their correlation."""
+    a, b = OF_AREAS.get(metric, (0.0, 1.0))
+    (first, v1), (second, v2) = (((value - a) / b, (se / b) ** 2) for value, se in each)
+    r = (v1 + v2 - variance) / 2 / math.sqrt(v1 * v2)
+    (l1, u1), (l2, u2) = (
+        gamma_ends(value, inflate * v, adds, math.inf, level) for value, v in ((first, v1), (second, v2))
+    )
+    down = math.sqrt((first - l1) ** 2 + (u2 - second) ** 2 - 2 * r * (first - l1) * (u2 - second))
+    up = math.sqrt((u1 - first) ** 2 + (second - l2) ** 2 - 2 * r * (u1 - first) * (second - l2))
+    return (difference - b * down, difference + b * up) if b > 0 else (difference + b * up, difference - b * down)
 
 
 def unseen_unit(accuracy, se, v, w=None, g=None):
@@ -230,7 +275,7 @@ def unseen_unit(accuracy, se, v, w=None, g=None):
     ends = []
     for place, side, tail in ((0.0, v, 0.025), (1.0, 1 - v, 0.975)):
         part = unit_weights(ones * side, g)
-        size = max((x**2).sum() / x.sum() for x in (units, part) if x.sum() > 0)
+        size = max(whole(ones, g) * max(typical(units), typical(part)), typical(ones))
         ends.append(beta_quantile(*beside(accuracy, se, size / ones.sum(), kish(units), place), tail))
     return tuple(ends)
 

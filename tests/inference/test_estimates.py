@@ -19,6 +19,7 @@ from inference_reference import (
     beta_quantile,
     c_index,
     delong,
+    flat_rate,
     gamma_ends,
     h_auc,
     heavy,
@@ -62,6 +63,8 @@ def arguments(name, seed=0, n=80, ties=True):
     needs = REGISTRY[name].needs
     if needs[0] == "score":
         data = (s, d if needs[1] in LOSS_TARGETS else v)
+        if REGISTRY[name].made is not None:
+            data = (s, np.round(rng.uniform(0.3, 1.0, n), 2 if ties else 9), v)
     elif needs == ("error",):
         data = (v,)
     elif needs == ("confidence", "correct"):
@@ -72,6 +75,11 @@ def arguments(name, seed=0, n=80, ties=True):
     else:
         data = (s[: n // 2], s[n // 2 :] + 0.7)
     return data, w, g
+
+
+def between(name, target):
+    """What a metric takes beside the score."""
+    return (target,) if REGISTRY[name].made is None else (np.arange(len(target)) % 3 / 3 + 0.2, target)
 
 
 def ends(result):
@@ -323,7 +331,8 @@ def test_area_se_and_interval_come_from_brute_force_influence():
             assert result.se == pytest.approx(se, rel=1e-6)
             df = kish(w[v > 0]) - 1
             base = log_interval(result.value, se, df, 0.25) if name == "h_auc" else logit_interval(result.value, se, df)
-            expected = hull(base, unseen_wrong(name, result.value, se, s, v, w if weighted else None))
+            low, high = hull(base, unseen_wrong(name, result.value, se, s, v, w if weighted else None))
+            expected = (low * (flat_rate(v, w) if name == "h_auc" else 1.0), high)
             assert (result.low, result.high) == pytest.approx(expected, rel=1e-5)
 
     # Clustered area SE is the sandwich of brute force influence.
@@ -339,8 +348,9 @@ def test_area_se_and_interval_come_from_brute_force_influence():
             assert result.se == pytest.approx(se, rel=1e-6)
             df = G - 1
             base = log_interval(result.value, se, df, 0.25) if name == "h_auc" else logit_interval(result.value, se, df)
-            interval = hull(base, unseen_wrong(name, result.value, se, s, v, w if weighted else None, g))
-            assert (result.low, result.high) == pytest.approx(interval, rel=1e-5)
+            low, high = hull(base, unseen_wrong(name, result.value, se, s, v, w if weighted else None, g))
+            expected = (low * (flat_rate(v, w, g) if name == "h_auc" else 1.0), high)
+            assert (result.low, result.high) == pytest.approx(expected, rel=1e-5)
 
     # E-AURC and nAURC intervals are on the log scale.
     s, v, _, _, _ = make_case(6, n=120)
@@ -765,11 +775,11 @@ def test_only_ratios_of_weights_matter_and_rows_of_weight_zero_do_not_exist():
     # Rows left out for NaN take their cluster with them.
     for name in RANKING:
         with noted(name=name):
-            (s, t), _, g = arguments(name)
+            (s, *t), _, g = arguments(name)
             gone = g == 4
             s = np.where(gone, np.nan, s)
-            a = quiet(name, s, t, clusters=g, nan="omit")
-            b = quiet(name, s[~gone], t[~gone], clusters=g[~gone])
+            a = quiet(name, s, *t, clusters=g, nan="omit")
+            b = quiet(name, s[~gone], *(x[~gone] for x in t), clusters=g[~gone])
             assert a.n_clusters == b.n_clusters
             assert ends(a) == pytest.approx(ends(b), rel=1e-12)
 
@@ -802,7 +812,10 @@ def test_copies_in_one_cluster_add_no_information():
         with noted(name=name):
             (s, d), _, _ = arguments(name)
             twice = quiet(name, np.repeat(s, 2), np.repeat(d, 2), clusters=np.repeat(np.arange(80), 2))
-            assert ends(twice) == pytest.approx(ends(quiet(name, s, d)), rel=1e-10)
+            once = quiet(name, s, d)
+            assert (twice.value, twice.se) == pytest.approx((once.value, once.se), rel=1e-10)
+            # The room for what was not seen is another for clusters: they could hold strangers.
+            assert (twice.low, twice.high) == pytest.approx((once.low, once.high), rel=0.02)
 
     # Copies in one cluster leave the cluster SE unchanged.
     for name in ["brier", "log_loss", "augrc", "h_auc"]:
@@ -824,8 +837,8 @@ def test_only_the_order_of_scores_and_the_partition_by_clusters_matter():
     # Increasing transform of the score changes nothing.
     for name in RANKING:
         with noted(name=name):
-            (s, t), _, _ = arguments(name)
-            assert ends(quiet(name, np.exp(s) * 3 - 1, t)) == ends(quiet(name, s, t))
+            (s, *t), _, _ = arguments(name)
+            assert ends(quiet(name, np.exp(s) * 3 - 1, *t)) == ends(quiet(name, s, *t))
 
     # Negated score mirrors the interval of UQ-AUC.
     s, v, _, _, _ = make_case(0)
@@ -1200,13 +1213,14 @@ def test_few_clusters_and_few_errors_are_computed_with_a_warning(score):
 def test_two_rows_never_raise(name):
     for s in ([0, 1], [1, 0], [1, 1]):
         for t in ([0, 1], [0, 0], [1, 1]):
-            result = quiet(name, s, t)
+            t = between(name, t)
+            result = quiet(name, s, *t)
             assert math.isnan(result.value) or REGISTRY[name].range[0] <= result.value <= REGISTRY[name].range[1]
             if not math.isnan(result.value) and not nan_interval(result):
                 assert result.low <= result.value <= result.high
-            quiet(name, s, t, weights=[1, 2])
-            quiet(name, s, t, clusters=[0, 1])
-            quiet(name, s, t, clusters=[0, 0])
+            quiet(name, s, *t, weights=[1, 2])
+            quiet(name, s, *t, clusters=[0, 1])
+            quiet(name, s, *t, clusters=[0, 0])
 
 
 @each("name", RANKING)
@@ -1219,7 +1233,7 @@ def test_small_random_inputs_give_an_ordered_interval_or_none(name, data):
     t = data.draw(st.lists(st.integers(0, top), min_size=n, max_size=n))
     w = data.draw(st.none() | st.lists(st.sampled_from([0.1, 0.5, 1.0, 3.0, 1e4]), min_size=n, max_size=n))
     g = data.draw(st.none() | st.lists(st.integers(0, 3), min_size=n, max_size=n))
-    result = quiet(name, s, t, weights=w, clusters=g)
+    result = quiet(name, s, *between(name, t), weights=w, clusters=g)
     assert math.isnan(result.low) == math.isnan(result.high)
     if math.isnan(result.value):
         assert nan_interval(result)

@@ -16,7 +16,9 @@ from uqeval.inference.sample import Rows, Sample
 from uqeval.metrics import REGISTRY
 from uqeval.metrics.areas import Accepted
 
-RANKED = [metric for metric in REGISTRY.values() if metric.uses_score and "phi" not in metric.needs[1]]
+RANKED = [
+    metric for metric in REGISTRY.values() if metric.uses_score and "phi" not in metric.needs[1] and not metric.made
+]
 # The risk of a share moves with the cut, whose own risk is taken from its neighbourhood: see the last tests.
 SHARES = [metric.name for metric in RANKED if isinstance(metric.formula, Accepted)]
 NAMES = [metric.name for metric in RANKED if metric.name not in SHARES]

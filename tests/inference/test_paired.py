@@ -37,7 +37,8 @@ def compare(candidates, **options):
 
 
 def one(candidates, **options):
-    (row,) = compare(candidates, **options).rows
+    found = compare(candidates, **options)
+    (row,) = found.rows or [found[tuple(found.values)]]  # of two that are one ranking there is no row
     return row
 
 
@@ -75,10 +76,11 @@ def models(*rows, weights=None, clusters=None, groups=None):
     }
 
 
-def check(row, difference, se, df, level=0.95, unseen=None):
+def check(row, difference, se, df, level=0.95, unseen=None, each=None):
     """Difference, se, df, and p and interval that follow from them by Student's t.
 
-    With `unseen` (a metric, the errors of the candidates, weights and clusters) there is room for what was not seen.
+    With `unseen` (a metric, the errors of the candidates, weights and clusters) there is room for what was not seen;
+    areas need the value and the standard error of `each` candidate for it.
     """
     assert row.difference == pytest.approx(difference, rel=1e-9, abs=1e-12)
     assert row.se == pytest.approx(se, rel=1e-7)
@@ -89,7 +91,7 @@ def check(row, difference, se, df, level=0.95, unseen=None):
     if unseen is not None:
         metric, errors, *more = unseen
         span = REGISTRY[row_metric(metric)].span
-        low, high = hull((low, high), unseen_gap(metric, difference, se, errors, *more, level=level))
+        low, high = hull((low, high), unseen_gap(metric, difference, se, errors, *more, level=level, each=each))
         low, high = max(-span, low), min(span, high)
     assert row.low == pytest.approx(low, rel=1e-6, abs=1e-9)
     assert row.high == pytest.approx(high, rel=1e-6, abs=1e-9)
@@ -207,10 +209,11 @@ def test_area_differences_come_from_the_difference_of_influences():
             (t1, f1), (t2, f2) = (value_and_influence(metric, s, v) for s in (s1, s2))
             n, m = len(v), v.sum()
             inflate = np.where(v == 1, m / (m - 1), n / (n - 1))
-            se = math.sqrt((((f1 - f2) / n) ** 2 * inflate).sum())
+            ses = [math.sqrt(((f / n) ** 2 * inflate).sum()) for f in (f1 - f2, f1, f2)]
+            each = ((t1, ses[1]), (t2, ses[2]))
             for _ in each_backend():
                 row = one({"a": s1, "b": s2}, error=v, loss=d, metric=metric)
-                check(row, t1 - t2, se, m - 1, unseen=(metric, [v]))
+                check(row, t1 - t2, ses[0], m - 1, unseen=(metric, [v]), each=each)
 
     # Area difference of two models inflates rows where either errs.
     for metric in AREAS:
@@ -221,10 +224,11 @@ def test_area_differences_come_from_the_difference_of_influences():
             n, either = len(v), (v + u) > 0
             m = either.sum()
             inflate = np.where(either, m / (m - 1), n / (n - 1))
-            se = math.sqrt((((f1 - f2) / n) ** 2 * inflate).sum())
+            ses = [math.sqrt(((f / n) ** 2 * inflate).sum()) for f in (f1 - f2, f1, f2)]
+            each, df = ((t1, ses[1]), (t2, ses[2])), min(v.sum(), u.sum()) - 1
             for _ in each_backend():
                 row = one(models((s1, v, d), (s2, u, e)), scores="s", metric=metric)
-                check(row, t1 - t2, se, min(v.sum(), u.sum()) - 1, unseen=(metric, [v, u]))
+                check(row, t1 - t2, ses[0], df, unseen=(metric, [v, u]), each=each)
 
 
 def soft_case(seed, n=45, classes=3):
@@ -398,11 +402,12 @@ def test_clusters_are_deleted_one_by_one():
             row = one({"a": s1, "b": s2}, error=v, loss=d, metric=metric, clusters=g, weights=w)
             (t1, f1), (t2, f2) = (value_and_influence(metric, s, v, w) for s in (s1, s2))
             w = np.ones(len(v)) if w is None else w
-            sums = np.array([(w * (f1 - f2))[g == c].sum() / w.sum() for c in np.unique(g)])
-            groups = len(sums)
+            groups = len(np.unique(g))
+            sums = [[(w * f)[g == c].sum() / w.sum() for c in np.unique(g)] for f in (f1 - f2, f1, f2)]
             df = kish([(w * v)[g == c].sum() for c in np.unique(g)]) - 1
-            se = math.sqrt((sums**2).sum() * groups / (groups - 1))
-            check(row, t1 - t2, se, df, unseen=(metric, [v], w if weighted else None, g))
+            ses = [math.sqrt((np.array(x) ** 2).sum() * groups / (groups - 1)) for x in sums]
+            each = ((t1, ses[1]), (t2, ses[2]))
+            check(row, t1 - t2, ses[0], df, unseen=(metric, [v], w if weighted else None, g), each=each)
 
 
 @on_both_kernels
@@ -425,8 +430,9 @@ def test_weighted_differences_use_kish_sizes():
             (t1, f1), (t2, f2) = (value_and_influence(metric, s, v, w) for s in (s1, s2))
             n, m = len(v), kish(w[v == 1])
             inflate = np.where(v == 1, m / (m - 1), n / (n - 1))
-            se = math.sqrt(((w * (f1 - f2) / w.sum()) ** 2 * inflate).sum())
-            check(row, t1 - t2, se, m - 1, unseen=(metric, [v], w))
+            ses = [math.sqrt(((w * f / w.sum()) ** 2 * inflate).sum()) for f in (f1 - f2, f1, f2)]
+            each = ((t1, ses[1]), (t2, ses[2]))
+            check(row, t1 - t2, ses[0], m - 1, unseen=(metric, [v], w), each=each)
 
 
 def test_singleton_clusters_equal_weights_and_zero_weights_change_nothing():
@@ -840,6 +846,13 @@ def holm(p):
     return result
 
 
+def value_and_se(metric, s, v):
+    """Of a selective area: the influences of the errors inflated."""
+    value, f = value_and_influence(metric, s, v)
+    n, m = len(v), v.sum()
+    return value, math.sqrt(((f / n) ** 2 * np.where(v == 1, m / (m - 1), n / (n - 1))).sum())
+
+
 def test_holm_steps_down_without_duplicated_scores():
     # Holm steps down with Bonferroni intervals.
     for metric in BY_SCORE:
@@ -851,7 +864,8 @@ def test_holm_steps_down_without_duplicated_scores():
             for row in cmp:
                 level = 1 - 0.05 / len(p)
                 half = stats.t.ppf((1 + level) / 2, row.df) * row.se
-                more = unseen_gap(metric, row.difference, row.se, [v], level=level)
+                each = [value_and_se(metric, scores[name], v) for name in (row.a, row.b)] if metric in AREAS else None
+                more = unseen_gap(metric, row.difference, row.se, [v], level=level, each=each)
                 ends = hull((row.difference - half, row.difference + half), more)
                 assert (row.low, row.high) == pytest.approx(ends, rel=1e-7)
 
@@ -864,10 +878,9 @@ def test_holm_steps_down_without_duplicated_scores():
             check_no_difference(three["s0", "copy"])
             p = three["s0", "s1"].p
             assert three["copy", "s1"].p == pytest.approx(p, rel=1e-12)
-            if how == "holm":  # two tests
-                assert three["s0", "s1"].p_adjusted == pytest.approx(min(1, 2 * p), rel=1e-12)
-            else:  # two perfectly dependent tests: as one
-                assert three["s0", "s1"].p_adjusted == pytest.approx(p, abs=4 * math.sqrt(p * (1 - p) / 1e5) + 1e-4)
+            two = compare(scores, error=v, loss=d, metric=metric, adjust=how)
+            assert three.rows == two.rows  # one test, as without the copy
+            assert three["copy", "s1"].p_adjusted == p
 
     # One pair needs no adjustment.
     for metric in ["uq_auc", "uq_c_index", "aurc", "naurc"]:

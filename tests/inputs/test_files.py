@@ -6,6 +6,7 @@ import gzip
 import json
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -270,6 +271,54 @@ def test_npz_files_need_no_columns(tmp_path):
     assert (p.labels.tolist(), p.probs[0].tolist()) == ([0, 1], [0.25, 0.75])
 
 
+def test_numbers_that_are_names_and_positions_of_classes_are_refused_in_files(tmp_path):
+    probs = np.array([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.2, 0.7]])
+    np.savez(tmp_path / "a.npz", labels=[1, 2, 2], probs=probs, classes=[1, 2, 3])
+    table = pa.table({"label": [1, 2, 2], **{name: probs[:, k] for k, name in enumerate("abc")}})
+    pq.write_table(table, tmp_path / "a.parquet")
+    pa.csv.write_csv(table, tmp_path / "a.csv")
+    for name, how in (("a.npz", {}), *((f"a.{kind}", {"prob": [*"abc"], "classes": [1, 2, 3]}) for kind in FLAT)):
+        with noted(name=name):
+            with pytest.raises(InputError, match=r"a\..*can be read in two ways"):
+                read_predictions(tmp_path / name, **how)
+            assert read_predictions(tmp_path / name, labels_by="name", **how).labels.tolist() == [0, 1, 1]
+            assert read_predictions(tmp_path / name, labels_by="position", **how).labels.tolist() == [1, 2, 2]
+
+    # An engine, which sees labels piece by piece, settles it once.
+    whole = pa.table({"label": [1, 3] * 500, "a": [0.8] * 1000, "b": [0.1] * 1000, "c": [0.1, 0.1] * 500})
+    pq.write_table(whole, tmp_path / "b.parquet", row_group_size=1)
+    how = {"prob": [*"abc"], "classes": [1, 2, 3], "metrics": ["accuracy"], "engine": "local"}
+    assert uq.evaluate(tmp_path / "b.parquet", **how).n_errors == 500
+    with pytest.raises(InputError, match="can be read in two ways"):
+        uq.evaluate(tmp_path / "a.parquet", **how)
+
+
+FLAT = ("parquet", "csv")
+
+
+def test_the_error_about_columns_ends_with_the_command_that_works(tmp_path):
+    path = tmp_path / "rf.csv"
+    path.write_text("y_true,proba 1,proba 2,patient\n1,0.5,0.5,7\n2,0.5,0.5,8\n")
+    with pytest.raises(InputError) as caught:
+        read_predictions(path)
+    assert str(caught.value).endswith(f'Try: uqeval evaluate {path} --label y_true --prob "proba *"')
+    with pytest.raises(InputError) as caught:
+        read_predictions(path, label="y_true")
+    assert str(caught.value).endswith(f'Try: uqeval evaluate {path} --label y_true --prob "proba *"')
+
+
+def test_the_classes_that_were_found_are_in_every_output(tmp_path):
+    table = {"label": ["a", "b"] * 20, "prob_a": [0.8, 0.3] * 20, "prob_b": [0.2, 0.7] * 20}
+    pq.write_table(pa.table(table), tmp_path / "a.parquet")
+    for engine in (None, "local"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ev = uq.evaluate(tmp_path / "a.parquet", engine=engine, metrics=["uq_auc"])
+        assert ev.classes == ("a", "b")
+        assert ev.to_dict()["classes"] == ["a", "b"]
+        assert "2 classes: a, b" in str(ev)
+
+
 def parquet_bytes():
     sink = pa.BufferOutputStream()
     pq.write_table(example(), sink)
@@ -299,7 +348,7 @@ BAD_FILES = {
     "duplicated columns": ("a.csv", b"label,prob,prob\n0,1,1\n1,0,0\n", "Duplicated column names: 'prob'"),
     "not utf-8": ("a.csv", b"label,prob\n\xff\xfe,0.5\n1,0.5\n", "cannot be read"),
     "not utf-8 header": ("a.csv", b"label,pr\xffb\n0,0.5\n1,0.5\n", "cannot be read"),
-    "semicolons": ("a.csv", b"label;prob\n0;0.5\n1;0.5\n", "The columns are: label;prob"),
+    "semicolons": ("a.csv", b"label;prob\n0;0.5\n1;0.5\n", "single column.*pass sep=.;. .--sep .;.."),
     "text in csv": ("a.csv", HEADER + b"0,0.5,0.5\n1,oops,0.5\n", "`prob_0` holds string, not numbers .row 1: 'oops'"),
     "missing in csv": ("a.csv", HEADER + b"0,0.5,0.5\n1,,0.5\n", "`prob_0` has 1 missing value .first at row 1"),
     "label missing in csv": ("a.csv", HEADER + b"0,0.5,0.5\n,0.5,0.5\n", "`label` has 1 missing value .first at row 1"),
@@ -317,7 +366,11 @@ BAD_FILES = {
         b'{"label": 0, "prob": 0.5}\n{"label": 1}\n',
         "`prob` has 1 missing value .first at row 1",
     ),
-    "json of two minds": ("a.jsonl", b'{"label": 0, "prob": 0.5}\n{"label": 1, "prob": "x"}\n', "cannot be read"),
+    "json of two minds": (
+        "a.jsonl",
+        b'{"label": 0, "prob": 0.5}\n{"label": 1, "prob": "x"}\n',
+        "`prob` mixes types: 0.5 first, then 'x' in row 1",
+    ),
     "text as npz": ("a.npz", HEADER, "cannot be read"),
     "unknown extension": ("a.xlsx", b"x", "extension .xlsx is not known. Supported are .csv, .tsv, .parquet"),
     "no extension": ("preds", b"x", r"extension \(none\) is not known"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from itertools import product
 
@@ -121,6 +122,23 @@ def test_classes_or_a_list_of_columns_fix_the_order():
     assert p.labels.tolist() == [2, 1, 0]
 
 
+def test_numbers_that_are_names_and_positions_of_classes_are_refused_in_frames():
+    columns = {"a": [0.8, 0.1, 0.7], "b": [0.1, 0.8, 0.2], "c": [0.1, 0.1, 0.1]}
+    how = {"prob": ["a", "b", "c"], "classes": [1, 2, 3]}
+    for wrap in (list, lambda y: [str(k) for k in y]):
+        with noted(wrap=wrap):
+            assert read({"label": wrap([1, 2, 3])} | columns, **how).labels.tolist() == [0, 1, 2]
+            assert read({"label": wrap([0, 1, 2])} | columns, **how).labels.tolist() == [0, 1, 2]
+            data = {"label": wrap([1, 2, 1])} | columns
+            with pytest.raises(InputError, match="can be read in two ways"):
+                read(data, **how)
+            assert read(data, labels_by="name", **how).labels.tolist() == [0, 1, 0]
+            assert read(data, labels_by="position", **how).labels.tolist() == [1, 2, 1]
+            # Names that come with the columns are names.
+            named = {"label": wrap([1, 2, 1]), "prob_1": columns["a"], "prob_2": columns["b"], "prob_3": columns["c"]}
+            assert read(named).labels.tolist() == [0, 1, 0]
+
+
 def test_labels_are_read_however_they_are_written():
     # Zero one labels are read however they are written.
     for labels, columns in product(
@@ -146,6 +164,8 @@ def test_labels_are_read_however_they_are_written():
     p = read({"label": ["007", "7"], "prob_007": [0.9, 0.2], "prob_7": [0.1, 0.8]})
     assert p.labels[0] != p.labels[1]
     assert p.classes[p.labels[0]] == "007"
+    with pytest.raises(InputError, match=r"'7.0' in row 1"):
+        read({"label": ["007", "7.0"], "prob_007": [0.9, 0.2], "prob_7": [0.1, 0.8]})
 
     # Label encodings do not matter.
     for wrap in [lambda x: pa.array(x).dictionary_encode(), lambda x: pa.array(x, pa.large_string())]:
@@ -295,7 +315,7 @@ BAD = {
     ),
     "lone column": ({"label": ["a", "b", "c"], "prob_a": [0.1, 0.2, 0.3]}, {}, "besides a the labels hold b, c"),
     "lone column beside 3": (NUMBERED | {"soft": [0.1, 0.2, 0.3]}, {}, "`soft` is the only soft column"),
-    "unknown label": (DATA | {"label": ["dog", "cow", "dog"]}, {}, r"'cow' in row 1 .1 such rows.*\(dog, cat\)"),
+    "unknown label": (DATA | {"label": ["dog", "cow", "dog"]}, {}, r"'cow' in row 1 .1 such row.*\(dog, cat\)"),
     "unknown number": (NUMBERED | {"label": [0, 1, 2]}, {}, r"holds 2 in row 2.*\(0, 1, 10\)"),
     "fraction label": (NUMBERED | {"label": [0, 0.5, 1]}, {}, "holds 0.5 in row 1"),
     "text label of numbers": (NUMBERED | {"label": ["0", "x", "1"]}, {}, "'x' in row 1"),
@@ -361,6 +381,61 @@ def test_bad_frames_are_refused_with_a_clear_message():
     # Long lists of columns are shortened.
     with pytest.raises(InputError, match=r"x0, x1, .*… \(88 more\)"):
         read({f"x{i}": [1, 2] for i in range(100)})
+
+
+def test_a_pattern_that_takes_too_much_names_the_column_and_a_narrower_pattern():
+    data = {"y": ["red", "blue", "red"], "p_red": [0.8, 0.1, 0.6], "p_blue": [0.2, 0.9, 0.4]}
+    for patient, why in (
+        ([17, 18, 19], "holds 19, which is outside"),
+        (["a", "b", "c"], "holds text .'a' first."),
+        ([-0.5, 0, 1], "holds -0.5"),
+    ):
+        for wrap in KINDS.values():
+            with noted(patient=patient, wrap=wrap), pytest.raises(InputError) as caught:
+                Predictions.from_frame(wrap(data | {"patient": patient}), label="y", prob="p*")
+            assert re.search(f'`patient` {why}.*takes it for class "atient".*as prob="p_\\*"', str(caught.value))
+    # What lies in [0, 1] is told by the sum of the rows, with the columns that were taken.
+    with pytest.raises(InputError, match=r"does not sum to 1.*columns of prob='p\*' are: p_red, p_blue, part"):
+        read(without(data, "y") | {"error": [0, 1, 1], "part": [0.5, 0.6, 0.7]}, prob="p*")
+    # Logits are still told from probabilities.
+    with pytest.raises(InputError, match="look like logits"):
+        read({"label": [0, 1], "prob_0": [-4.0, 3.0], "prob_1": [5.5, -7.0]})
+
+
+def test_class_names_of_a_pattern_have_no_blanks_around_them():
+    data = {"y": ["cat", "dog"], "proba cat": [0.8, 0.3], "proba dog": [0.2, 0.7]}
+    for pattern in ("proba*", "proba *"):
+        assert read(data, label="y", prob=pattern).classes == ("cat", "dog")
+    with pytest.raises(InputError, match="finds class 'cat' twice"):
+        read(data | {"probacat": [0, 0]}, label="y", prob="proba*")
+    with pytest.raises(InputError, match="begin with '_', which should be a part of the pattern"):
+        read({"y": ["cat", "dog"], "p_cat": [0.8, 0.3], "p_dog": [0.2, 0.7]}, label="y", prob="p*")
+
+
+def test_columns_of_other_names_are_guessed_in_the_error_and_nowhere_else():
+    rows = {"label": ["a", "b"], "one": [0.8, 0.3], "two": [0.2, 0.7]}
+    for label, one, two, tried in (
+        ("y_true", "proba a", "proba b", 'Try label="y_true", prob="proba *".'),
+        ("target", "p_0", "p_1", 'Try label="target", prob="p_*".'),
+        ("Truth", "probability.a", "probability.b", 'Try label="Truth", prob="probability.*".'),
+        ("y", "prob0", "prob1", 'Try label="y", prob="prob*".'),
+        ("label", "softmax_a", "softmax_b", 'Try prob="softmax_*".'),
+        ("y", "prob_a", "prob_b", 'Try label="y".'),
+        ("y", "x1", "x2", None),
+    ):
+        data = {label: rows["label"], one: rows["one"], two: rows["two"]}
+        with noted(data=data), pytest.raises(InputError) as caught:
+            read(data)
+        assert str(caught.value).endswith(tried) if tried else "Try" not in str(caught.value)
+    with pytest.raises(InputError, match=r'no column `Y` .*Try label="y", prob="proba_\*"'):
+        read({"y": [0, 1], "proba_0": [1, 0], "proba_1": [0, 1]}, label="Y", prob="proba_*")
+    with pytest.raises(InputError, match=r'Try error="wrong", score="unc_\*"'):
+        read({"wrong": [0, 1], "unc_a": [1, 0], "unc_b": [1, 0]})
+
+
+def test_two_labels_that_could_be_the_only_named_class_are_refused():
+    with pytest.raises(InputError, match="'01', '1', all of which could be class 1"):
+        read({"label": ["01", "1", "1"], "prob_1": [0.1, 0.9, 0.8]})
 
 
 def test_what_is_not_a_frame_or_not_yet_one_is_refused():

@@ -118,7 +118,7 @@ def test_one_column_is_class_1_and_row_sums_are_kept_or_normalised():
     # Row sums off by 2e 5 are accepted as they are.
     probs = np.array(PROBS)
     probs[1, 1] += 2e-5
-    np.testing.assert_array_equal(Predictions(LABELS, probs=probs).probs, probs)
+    np.testing.assert_allclose(Predictions(LABELS, probs=probs).probs, probs, rtol=4e-16)
 
     # Normalize divides probs and votes by their sum.
     p = Predictions([0, 1], probs=[[2, 2], [1, 3]], soft_labels=[[9, 1], [20, 30]], normalize=True)
@@ -265,7 +265,7 @@ BAD = {
     "label strings": (bad(labels=["a", "b", "c", "b"]), r"holds strings. Pass classes="),
     "label unknown": (
         bad(labels=["a", "b", "d", "b"], classes=["a", "b", "c"]),
-        r"'d' in row 2, which is not among the classes \(a, b, c\)",
+        r"'d' in row 2 \(1 such row\), which is not among the classes \(a, b, c\)",
     ),
     "lone label negative": ({"labels": [-1, 0], "scores": {"s": [1, 2]}, "error": [0, 1]}, "row 0 holds -1"),
     "lone label NaN": ({"labels": [np.nan, 0], "scores": {"s": [1, 2]}, "error": [0, 1]}, "row 0 holds nan"),
@@ -275,7 +275,7 @@ BAD = {
     "logits as probs": (bad(probs=[[2.0, -1, 0], [3, 1, -4], [0, 1, 2], [5, 5, 5]]), "look like logits"),
     "counts as probs": (bad(soft_labels=[[9, 1, 0]] * 4), "look like counts"),
     "prob above 1": (bad(probs=[[1.2, -0.2, 0.0], *PROBS[1:]]), r"holds 1.2 in row 0. Probabilities lie in \[0, 1\]"),
-    "prob NaN": (bad(probs=[[np.nan, 0.5, 0.5], *PROBS[1:]]), "NaN or infinity in 1 rows .first at row 0"),
+    "prob NaN": (bad(probs=[[np.nan, 0.5, 0.5], *PROBS[1:]]), "NaN or infinity in 1 row .first at row 0"),
     "prob inf": (bad(probs=[[np.inf, 0.5, 0.5], *PROBS[1:]]), "NaN or infinity"),
     "prob text": (bad(probs=[["a", "b", "c"]] * 4), "not numbers"),
     "probs 3-D": (bad(probs=[PROBS]), r"shape \(1, 4, 3\)"),
@@ -318,6 +318,45 @@ def test_importing_inputs_loads_no_frame_library():
     code = "import sys, uqeval.inputs; print({'pyarrow', 'pandas', 'polars', 'narwhals'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+TWO_READINGS = "can be read in two ways.*labels_by=.name. or labels_by=.position."
+
+
+def test_labels_that_match_the_classes_by_value_are_read_by_value():
+    probs = np.array([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.8, 0.1], [0.7, 0.2, 0.1]])
+
+    def labels(y, classes, **more):
+        return Predictions(y, probs=probs, classes=classes, **more).labels.tolist()
+
+    # By value wherever a position cannot be meant; by position wherever a value cannot be.
+    for y in ([1, 2, 3, 1], [1.0, 2.0, 3.0, 1.0], ["1", "2", "3", "1"], np.array([1, 2, 3, 1], dtype=np.uint8)):
+        for classes in ([1, 2, 3], np.array([1, 2, 3]), ["1", "2", "3"], [1.0, 2.0, 3.0]):
+            if not isinstance(y[0], str) or "1" in map(str, classes):
+                with noted(y=y, classes=classes):
+                    assert labels(y, classes) == [0, 1, 2, 0]
+    assert labels([-1, 7, 7, 100], [-1, 7, 100]) == [0, 1, 1, 2]
+    assert labels([0, 1, 2, 0], [1, 2, 3]) == [0, 1, 2, 0]
+    assert labels([0, 1, 2, 0], ["cat", "dog", "cow"]) == [0, 1, 2, 0]
+    assert labels([0, 2, 1, 0], [0, 1, 2]) == [0, 2, 1, 0]
+
+    # No row of class 3: both fit and differ, so it must be said. `pred` may tell.
+    with pytest.raises(InputError, match=TWO_READINGS):
+        labels([1, 2, 2, 1], [1, 2, 3])
+    with pytest.raises(InputError, match=TWO_READINGS):
+        labels([True, False, False, True], ["True", "False", "unsure"])
+    assert labels([1, 2, 2, 1], [1, 2, 3], labels_by="name") == [0, 1, 1, 0]
+    assert labels([1, 2, 2, 1], [1, 2, 3], labels_by="position") == [1, 2, 2, 1]
+    assert labels(["1", "2", "2", "1"], [1, 2, 3]) == [0, 1, 1, 0]  # texts are names
+    assert labels([1, 2, 2, 1], [1, 2, 3], pred=[1, 3, 2, 1]) == [0, 1, 1, 0]
+
+    # What fits neither is refused with both.
+    with pytest.raises(InputError, match=r"holds 0 in row 3.*classes \(1, 2, 3\) nor among their positions 0..2"):
+        labels([3, 2, 1, 0], [1, 2, 3])
+    with pytest.raises(InputError, match=r"holds 3 in row 0.*no position 0..2"):
+        labels([3, 2, 1, 0], [1, 2, 3], labels_by="position")
+    with pytest.raises(InputError, match="`labels_by` must be one of"):
+        labels([1, 2, 2, 1], [1, 2, 3], labels_by="value")
 
 
 def test_errors_and_codes_are_their_own():

@@ -41,7 +41,9 @@ VECTORS = [(name, argument) for name, argument in PAIRS if argument not in ("pro
 SPELLED = {"phi": "truth", "varphi": "truth"}
 ACCEPTS_INF = {"score", "score_in", "score_out", "loss", "phi", "varphi"}
 LOSS01 = {name for name, metric in REGISTRY.items() if metric.losses}
-OMIT = [name for name in ALL if name in LOSS01 | {"uq_auc", "uq_c_index", "e_aurc", "g_auc", "h_auc"}]
+OMIT = [
+    name for name in ALL if name in LOSS01 | {"uq_auc", "uq_c_index", "top_label_c_index", "e_aurc", "g_auc", "h_auc"}
+]
 OMIT += ["kendall_phi", "somers_phi"]
 
 
@@ -160,7 +162,7 @@ def test_values_outside_their_range_are_an_error_that_names_the_row():
             call(name, replaced("error", value))
 
     # Confidence outside [0, 1] is an error.
-    for name, value in product(["ece", "ece_debiased"], [-0.01, 1.01, 17]):
+    for name, value in product(["ece", "ece_debiased", "top_label_c_index"], [-0.01, 1.01, 17]):
         with noted(name=name, value=value), raises("confidence", "row 2"):
             call(name, replaced("confidence", value))
 
@@ -299,8 +301,8 @@ def test_lengths_must_agree_and_two_rows_are_the_least():
         with noted(name=name, argument=argument):
             with pytest.raises(InputError) as caught:
                 call(name, {argument: GOOD[argument][:3]})
-            for needed in REGISTRY[name].needs:
-                assert named(needed) in str(caught.value)
+            assert named(argument) in str(caught.value)
+            assert sum(named(needed) in str(caught.value) for needed in REGISTRY[name].needs) >= 2
 
     # Fewer than two rows are an error.
     for name, rows in product(ALL, [0, 1]):
@@ -386,19 +388,21 @@ def test_messages_speak_of_what_was_asked_for_and_say_what_to_do():
 def test_omit_drops_whole_rows_and_says_how_many():
     for name in OMIT:
         with noted(name=name):
-            first, second = REGISTRY[name].needs
+            *middle, second = REGISTRY[name].needs[1:]
+            more = [np.full(12, 0.7)] * len(middle)
             n, rng = 12, np.random.default_rng(0)
             x, y, w = rng.random(n), np.array([0, 1] * 6, dtype=float), rng.integers(1, 4, n).astype(float)
             x[3] = y[5] = y[3] = w[7] = NAN
             keep = ~(np.isnan(x) | np.isnan(y))
             function = REGISTRY[name].function
             with pytest.warns(UQWarning, match="2 rows") as caught:
-                assert function(x, y, nan="omit") == function(x[keep], y[keep])
+                assert function(x, *more, y, nan="omit") == function(x[keep], *(z[keep] for z in more), y[keep])
             assert len(caught) == 1
             keep &= ~np.isnan(w)
             with pytest.warns(UQWarning, match="3 rows"):
-                assert function(x, y, weights=w, nan="omit") == function(x[keep], y[keep], weights=w[keep])
-            assert {first, second} == set(REGISTRY[name].needs)
+                found = function(x, *more, y, weights=w, nan="omit")
+            assert found == function(x[keep], *(z[keep] for z in more), y[keep], weights=w[keep])
+            assert {"score", *middle, second} == set(REGISTRY[name].needs)
 
     # Omit without NaN changes nothing and does not warn.
     for name in OMIT:

@@ -32,7 +32,7 @@ LOSS_METRICS = {name for name, metric in REGISTRY.items() if metric.losses}
 # A weight equals copies except for the AURC family, whose coverages are counted row by row, and
 # for the debiased ECE, whose correction depends on the number of rows.
 COPIES = sorted(set(WEIGHTED) - {"aurc", "e_aurc", "naurc", "auarc", "prr", "ece_debiased"})
-MIRRORED_AT_HALF = ("uq_auc", "uq_c_index", "ood_auroc")  # value → 1 − value
+MIRRORED_AT_HALF = ("uq_auc", "uq_c_index", "top_label_c_index", "ood_auroc")  # value → 1 − value
 MIRRORED_AT_ZERO = ("kendall_phi", "somers_phi", "kendall_varphi", "somers_varphi")  # value → −value
 
 
@@ -357,6 +357,8 @@ def test_a_score_that_knows_the_target_is_at_least_as_good_as_any_other():
             inputs = make_inputs(name, rng, n=40)
             target = next(x for key, x in inputs.items() if key != "score")
             target[:2] = 0, 1
+            if metric.made is not None:
+                target = metric.made[1](inputs["confidence"], inputs["error"])
             knows = evaluate(name, {**inputs, "score": target})
             for other in (rng.normal(size=40), -target, np.zeros(40), np.round(target + rng.normal(size=40))):
                 value = evaluate(name, {**inputs, "score": other})

@@ -17,6 +17,7 @@ import uqeval as uq
 from uqeval import InputError, UQWarning, metrics, plot, scores
 from uqeval.plot import data, theme
 from uqeval.plot.differences import forest_rows, run_rows
+from uqeval.plot.names import shortened
 
 NASTY = "</script><img src=x onerror=alert(1)>"
 ODD = "a.b[c]\\'d"
@@ -74,6 +75,7 @@ def charts(ev, cmp, pred):
     found["reliability"] = plot.reliability(ev)
     found["forest"] = plot.forest(cmp)
     found["dominance"] = plot.dominance(uq.dominance("entropy", NASTY, predictions=pred, resamples=200))
+    found["label_noise"] = plot.label_noise(uq.label_noise([NASTY, ODD], predictions=pred), like=ev)
     found["psi_map"] = plot.psi(
         uq.risk_map("entropy", predictions=pred),
         threshold=uq.choose_threshold("entropy", predictions=pred, max_risk=[0.3, 1e-4]),
@@ -92,9 +94,12 @@ def spec_of(chart):
 
 
 def records(chart, *fields):
-    """The rows of all data sets of a chart that have the fields."""
-    found = [row for rows in spec_of(chart)["datasets"].values() for row in rows]
-    return [row for row in found if set(fields) <= set(row)]
+    """The rows of all data sets of a chart that have the fields, with the names that the tips say."""
+    tables = spec_of(chart)["datasets"]
+    whole = {row["short"]: row["name"] for row in tables.get("names in full", ())}
+    found = [row for name, rows in tables.items() if name != "names in full" for row in rows]
+    names = ("score", "candidate", "group")
+    return [row | {k: whole.get(row[k], row[k]) for k in names if k in row} for row in found if set(fields) <= set(row)]
 
 
 def walk(value, path=()):
@@ -124,7 +129,8 @@ def palette_of(chart):
             for item in value:
                 yield from scales(item)
 
-    return {name: color for scale in scales(spec_of(chart)) for name, color in scale.items()}
+    whole = {text: name for name, text in shortened([NASTY]).items()}
+    return {whole.get(name, name): color for scale in scales(spec_of(chart)) for name, color in scale.items()}
 
 
 # ---- all charts ------------------------------------------------------------------------------------------------
@@ -158,13 +164,13 @@ def test_axes_have_words_and_units(charts):
 
 def test_names_of_users_are_data_and_nothing_else(charts):
     """In the Vega-Lite text and in the Vega program that it becomes."""
-    for name in [*OF_EVALUATION, "psi", "forest", "dominance"]:
+    for name in [*OF_EVALUATION, "psi", "forest", "dominance", "label_noise"]:
         spec = spec_of(charts[name])
-        hits = [path for text, path in walk(spec) if "onerror" in text or "a.b[c]" in text]
+        hits = [path for text, path in walk(spec) if "alert(1)" in text or "a.b[c]" in text]
         assert hits
         assert all(path[0] == "datasets" or path[-1] == "domain" for path in hits)
         program = vl_convert.vegalite_to_vega(spec)
-        inside = {path for text, path in walk(program) if "onerror" in text or "a.b[c]" in text}
+        inside = {path for text, path in walk(program) if "alert(1)" in text or "a.b[c]" in text}
         assert inside
         assert all(path[:2] == ("data", "values") or path[-1] == "domain" for path in inside), inside
 
@@ -192,6 +198,19 @@ def test_html_for_notebooks_and_pages_cannot_be_left_by_a_string(charts):
     assert "<img src=x" not in bundle.get("text/html", "")
     assert "\\u003cimg src=x" in bundle.get("text/html", "\\u003cimg src=x")
     assert "<img src=x" not in chart.to_html(inline=False)
+
+
+def test_a_notebook_shows_svg_that_needs_no_network_and_is_told_in_words(charts):
+    for chart in (charts["roc"], charts["forest"], charts["score_histogram"]):
+        bundle = chart._repr_mimebundle_()
+        assert set(bundle) == {"image/svg+xml", "text/plain"}
+        svg = bundle["image/svg+xml"]
+        assert svg.startswith('<svg role="img" aria-label="')
+        assert bundle["text/plain"] in svg
+        assert not re.search(r'<script|<image|<foreignObject|(?:href|src)="http', svg)
+        assert "<img" not in svg
+    with alt.renderers.enable("mimetype"):  # what a user chose goes before
+        assert any("vegalite" in key for key in charts["roc"]._repr_mimebundle_()[0])
 
 
 def test_changed_charts_still_save_offline(charts, tmp_path):
@@ -273,8 +292,9 @@ def test_reliability_shows_the_rows_behind_each_bin(charts):
 def test_the_forest_shows_all_differences_and_who_cannot_be_told_apart(charts, cmp):
     rows = records(charts["forest"], "difference")
     assert len(rows) == len(cmp.rows)
+    names = shortened(cmp.values, 21)
     for row, pair in zip(rows, cmp.rows, strict=True):
-        assert row["label"] == f"{pair.a} − {pair.b}"
+        assert row["label"] == f"{names[pair.a]} − {names[pair.b]}"
         assert row["panel"] == ("all rows" if pair.group is None else f"group {pair.group}")
         found = (row["difference"], row["low"], row["high"])
         assert found == pytest.approx((pair.difference, pair.low, pair.high), rel=1e-5)
@@ -438,3 +458,66 @@ def test_what_cannot_be_drawn_says_why(ev, cmp, pred):
         with pytest.raises(InputError, match=re.escape(words)):
             draw()
     assert spec_of(plot.by_group(replace(ev, source=None)))
+
+
+# ---- many scores, long names -----------------------------------------------------------------------------------
+
+
+def test_long_names_are_shortened_in_the_middle_and_stay_apart():
+    names = [
+        "entropy",
+        *(f"model-{'ab'[k % 2]}/layer{k:02d}_temperature-scaled_seed={k % 3}_entropy" for k in range(40)),
+    ]
+    names += [f"{'same' * 20}{k}{'same' * 20}" for k in range(12)]
+    short = shortened(names)
+    assert short["entropy"] == "entropy"
+    assert len(set(short.values())) == len(names)
+    assert max(map(len, short.values())) <= 28
+    for name, text in short.items():
+        assert name.startswith(text[:5])
+        assert name.endswith(text[-5:])
+
+
+def test_labels_of_a_chart_are_short_and_its_tips_say_the_whole_name():
+    rng = np.random.default_rng(0)
+    error = (rng.random(200) < 0.3).astype(int)
+    long = [f"model-{k}/last-layer_temperature-scaled_entropy" for k in range(2)]
+    ev = quiet(uq.evaluate, score={name: rng.normal(size=200) + error for name in long}, error=error)
+    cmp = quiet(uq.compare, {name: ev.source.score(name) for name in long}, error=error)
+    for chart in (plot.roc(ev), plot.score_histogram(ev), plot.mce(ev), plot.forest(cmp)):
+        spec = spec_of(chart)
+        labels = {
+            row[key]
+            for rows in spec["datasets"].values()
+            for row in rows
+            for key in ("score", "candidate") & row.keys()
+        }
+        assert labels == set(shortened(long).values())
+        assert max(map(len, labels)) <= 28
+        scales = [text for text, path in walk(spec) if "domain" in path and text.startswith("model")]
+        assert set(scales) <= labels
+        fields = {text for text, path in walk(spec) if path[-2:] == ("tooltip", "field")}
+        assert fields & {"score in full", "candidate in full"}
+        assert not fields & {"score", "candidate"}
+        vl_convert.vegalite_to_svg(spec)
+
+
+def test_bands_of_many_scores_are_faint_until_pointed_at_and_none_is_a_wall():
+    rng = np.random.default_rng(0)
+    error = (rng.random(2000) < 0.1).astype(int)
+    for count in (3, 4):
+        ev = quiet(uq.evaluate, score={f"s{k}": rng.normal(size=2000) + error for k in range(count)}, error=error)
+        for chart in (plot.roc(ev), plot.risk_coverage(ev), plot.mce(ev, x="coverage")):
+            spec = spec_of(chart)
+            band = next(layer for layer in spec["layer"] if layer["mark"]["type"] == "area")
+            opacity = band["encoding"]["opacity"]
+            if count == 3:
+                assert [(part["param"], part["value"] >= 0.08) for part in opacity["condition"]] == [("pick", True)]
+                assert {param["name"] for param in spec["params"]} == {"pick"}
+            else:
+                assert opacity["value"] <= 0.03
+                assert [part["param"] for part in opacity["condition"]] == ["hover", "pick"]
+                assert not any(part["empty"] for part in opacity["condition"])
+                assert "where you point" in json.dumps(spec["title"])
+            if any("coverage" in row for rows in spec["datasets"].values() for row in rows):
+                assert band["transform"] == [{"filter": "datum.coverage >= 0.01"}]

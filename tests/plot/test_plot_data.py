@@ -229,7 +229,9 @@ def test_reliability_intervals_take_clusters_as_units():
     wide = data.reliability_bins(
         evaluation(source=uq.Predictions(labels, probs=probs, clusters=np.repeat(np.arange(80), 5))).source, LEVEL
     )
-    narrow = data.reliability_bins(evaluation(source=uq.Predictions(labels, probs=probs)).source, LEVEL)
+    with pytest.warns(uq.UQWarning, match="exact copies"):
+        rows = uq.Predictions(labels, probs=probs)
+    narrow = data.reliability_bins(evaluation(source=rows).source, LEVEL)
     known = ~np.isnan(wide["low"])
     assert known.sum() > 4
     assert ((wide["high"] - wide["low"])[known] > (narrow["high"] - narrow["low"])[known]).all()

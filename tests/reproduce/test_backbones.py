@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from uqeval._errors import InputError, MissingExtra
+from uqeval.reproduce.models.stack import broken, unusable
 from uqeval.reproduce.models.vision.backbones import (
     PAPER_BACKBONES,
     Backbone,
@@ -119,10 +120,58 @@ def test_hooks_are_removed_and_a_network_without_a_head_is_refused(x):
 
 def test_the_papers_list_has_77_names():
     assert len(set(PAPER_BACKBONES)) == 77
-    assert backbone_names("paper") == list(PAPER_BACKBONES)
+    assert backbone_names("listed") == list(PAPER_BACKBONES)
     assert backbone_names(" a, b ") == ["a", "b"]
     with pytest.raises(InputError, match="empty"):
         backbone_names([])
+
+
+def test_paper_means_the_111_usable_sets_of_weights_of_its_77_networks():
+    # The registry of torchvision 0.28 read by hand: 115 sets of 80 networks, 112 of these 77, one without a classifier.
+    names = backbone_names("paper")
+    assert len(set(names)) == len(names) == 111
+    assert {name.partition("@")[0] for name in names} == set(PAPER_BACKBONES)
+    kinds = [name.partition("@")[2] for name in names]
+    counts = {kind: kinds.count(kind) for kind in set(kinds)}
+    assert counts == {
+        "IMAGENET1K_V1": 75,
+        "IMAGENET1K_V2": 24,
+        "IMAGENET1K_SWAG_E2E_V1": 6,
+        "IMAGENET1K_SWAG_LINEAR_V1": 6,
+    }
+    assert "vit_h_14@IMAGENET1K_SWAG_LINEAR_V1" in names
+    assert "regnet_y_128gf@IMAGENET1K_V1" not in names  # it has none
+    models = pytest.importorskip("torchvision.models", reason="torchvision is not installed")
+    real = [f"{name}@{entry.name}" for name in PAPER_BACKBONES for entry in models.get_model_weights(name)]
+    assert sorted(names) == sorted(set(real) - {"vgg16@IMAGENET1K_FEATURES"})
+
+
+def test_a_broken_vision_stack_is_said_in_one_line(monkeypatch, tmp_path):
+    for package in ("torchvision", "timm"):
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "__init__.py").write_text(
+            'raise RuntimeError("operator torchvision::nms does not exist")'
+        )
+        monkeypatch.delitem(sys.modules, package, raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("resnet18", "timm:vit_tiny"):
+        with pytest.raises(
+            InputError, match=r"installed but does not load with torch .*operator torchvision::nms"
+        ) as caught:
+            backbone(name)
+        assert "\n" not in str(caught.value)
+    # What transformers makes of it: an error of its own, raised from that one.
+    try:
+        try:
+            raise RuntimeError("operator torchvision::nms does not exist")
+        except RuntimeError as error:
+            raise ModuleNotFoundError("Could not import module 'BertModel'.") from error
+    except ModuleNotFoundError as error:
+        said = str(broken(error))
+    assert "operator torchvision::nms" in said
+    assert "folder" not in said
+    assert broken(OSError("We couldn't connect to the hub")) is None
+    assert isinstance(unusable("x", "timm", "vision", ModuleNotFoundError(name="timm")), MissingExtra)
 
 
 def test_names_that_mean_nothing_are_refused_with_advice(monkeypatch):

@@ -14,7 +14,7 @@ from uqeval.metrics import kendall_tau
 from uqeval.reproduce import panels, synthetic
 from uqeval.reproduce.synthetic import figures, scenes
 from uqeval.reproduce.synthetic.networks import GRID, read_grid
-from uqeval.reproduce.synthetic.study import verdicts
+from uqeval.reproduce.synthetic.verdicts import BAD, GOOD, OPEN, verdicts
 
 NAMES = [
     "metric_vs_kendall",
@@ -176,7 +176,7 @@ def test_the_page_needs_nothing_from_elsewhere_and_runs_no_script(html):
 def test_the_page_ties_everything_together(html, study):
     assert "paper (one draw, d unknown)" in html
     assert "1 min 1 s" in html
-    assert "6 of 6 parts were there" in html
+    assert f"{study.timing.parts} of {study.timing.parts} parts were there" in html
     assert "What reproduces" in html
     assert "What does not" in html
     for name in NAMES:
@@ -187,12 +187,12 @@ def test_the_page_ties_everything_together(html, study):
 
 def test_phi_and_varphi_are_never_bare_where_a_reader_meets_them(study, html):
     head = study.grid().head
-    assert head[1:] == ["with κ(s; φ) (chance of error φ)", "with κ(s; ϕ) (commitment against the Bayes label ϕ)"]
+    assert head[1:] == ["with error probability, κ(s; ϕ)", "with misalignment, κ(s; φ)"]
     by_draw = study.page().tables[1].head
-    assert by_draw[2:4] == ["UQ-AUC, chance of error φ", "UQ-AUC, commitment against the Bayes label ϕ"]
+    assert by_draw[2:4] == ["UQ-AUC, error probability", "UQ-AUC, misalignment"]
     for line in (*study.notes, *(line for _, lines in study.page().short[:1] for line in lines)):
-        assert ("κ(s; φ)" in line) <= ("chance of error φ" in line)
-        assert ("κ(s; ϕ)" in line) <= ("commitment against the Bayes label ϕ" in line)
+        assert ("κ(s; ϕ)" in line) <= ("error probability" in line)
+        assert ("κ(s; φ)" in line) <= ("misalignment" in line)
 
 
 @pytest.mark.slow
@@ -224,21 +224,58 @@ def test_hostile_names_are_escaped(study, tmp_path):
 
 
 def test_verdicts_follow_the_numbers(study):
-    def with_r(r):
-        rows = [{**row, "r": r[row["metric"]]} for row in study.correlations if row["metric"] in r]
+    def with_r(r, low=0.1, n=36):
+        rows = [{**row, "r": r[row["metric"]], "low": low, "n": n} for row in study.correlations if row["metric"] in r]
         tests = [{**test, "difference": 0.1, "p_williams": 0.001} for test in study.tests]
-        return verdicts(dataclasses.replace(study, correlations=rows, tests=tests))
+        found = verdicts(dataclasses.replace(study, correlations=rows, tests=tests))
+        return [found[heading] for heading in (GOOD, BAD, OPEN)]
 
-    good, bad = with_r({"uq_auc": 0.95, "uq_c_index": 0.99, "ece": 0.1})
+    well = {"uq_auc": 0.95, "uq_c_index": 0.99, "ece": 0.1}
+    good, bad, _ = with_r(well)
     assert any("UQ-AUC follows" in words for words in good)
     assert any("better than UQ-AUC does on 3 of 3 draws" in words for words in good)
     assert any("significantly better" in words for words in good)
-    assert any("inside the paper's intervals: UQ-AUC with κ(s; φ) on 3" in words for words in bad)
-    good, bad = with_r({"uq_auc": 0.5, "uq_c_index": 0.4, "ece": 0.9})
+    assert any("inside the paper's intervals: UQ-AUC with κ(s; ϕ) on 3" in words for words in bad)
+    # An interval that holds 0, or few scores, show nothing.
+    good, bad, _ = with_r(well, low=-0.1)
+    assert not any("follows" in words or "significantly better" in words for words in good)
+    assert with_r(well, n=6) == [[], [], ["Nothing is concluded from 6 scores a draw: at least 10 are needed."]]
+    good, bad, _ = with_r({"uq_auc": 0.5, "uq_c_index": 0.4, "ece": 0.9})
     assert any("does not always follow" in words for words in bad)
     assert any("better than UQ-AUC does on 0 of 3 draws" in words for words in bad)
     assert any("Calibration" in words for words in bad)
     assert not any("follows" in words for words in good)
+
+
+def test_draws_of_any_d_stand_beside_the_selected_ones(study):
+    first = [int(seed) for seed in study.settings["first_seeds"]]
+    assert first == [0, 1, 2]
+    assert {row["draw"] for row in study.any_d} == set(first)
+    assert 0 not in study.settings["draws"]
+    alone = next(row for row in study.any_d if row["draw"] == 1)
+    assert alone in study.correlations  # a draw is one draw, whichever sample it is counted in
+    rows = {row[0]: row for row in study.grid().rows}
+    values = [100 * r["r"] for r in study.any_d if (r["metric"], r["truth"]) == ("uq_auc", "kendall_phi")]
+    assert rows["UQ-AUC, any d"][1] == f"{np.median(values):.2f}% ({min(values):.2f} to {max(values):.2f})".replace(
+        "-", "−"
+    )
+    (words,) = dict(study.page().short)["With any d"]
+    # d is Rayleigh with scale √2: 1 − exp(−d²/4) of the draws lie below d.
+    share = 1 - math.exp(-(0.75**2) / 4) + math.exp(-(2.4**2) / 4)
+    assert f"leaves out {share:.0%} of the paper's own law" in words
+    assert {row["draw"] for row in study.models} == set(study.settings["draws"])
+
+
+def test_correlations_within_one_kind_of_scores_are_those_of_its_scores(study):
+    kinds = {"entropy", "free energy", "mutual information", "variance"}
+    assert {row["scores"] for row in study.within} == kinds
+    draw = study.settings["draws"][0]
+    mine = [m for m in study.models if m["draw"] == draw and "entropy" in m["score"]]
+    row = next(r for r in study.within if (r["scores"], r["metric"], r["draw"]) == ("entropy", "uq_auc", draw))
+    assert row["n"] == len(mine)
+    assert row["r"] == pytest.approx(np.corrcoef([[m["uq_auc"], m["kendall_phi"]] for m in mine], rowvar=False)[0, 1])
+    assert set(study.page().tables[1].rows[0][0:1]) <= kinds
+    assert len(dict(study.page().short)["Among scores of one kind"]) == 4
 
 
 def test_the_table_has_the_papers_row_before_ours(study):

@@ -16,8 +16,8 @@ from uqeval import metrics
 from uqeval._errors import InputError
 from uqeval.reproduce.human.judging import FIRST_ORDER, SECOND_ORDER, Reference, judge, read_rows, scores_of
 from uqeval.reproduce.human.run import run_study
-from uqeval.reproduce.human.study import verdicts
 from uqeval.reproduce.human.tables import four_of
+from uqeval.reproduce.human.verdicts import OPEN
 from uqeval.reproduce.logits.folder import find_predictions
 from uqeval.reproduce.logits.writer import save_logits
 
@@ -147,7 +147,9 @@ def test_study_keeps_its_stable_shape_and_writes_whole_files(folder, reference, 
     assert {"metric", "truth", "r", "low", "high", "n", "draw"} == set(data["correlations"][0])
     for key in ("model", "family", "accuracy", "score", "uq_auc", "uq_c_index", "kendall_phi", "kendall_varphi"):
         assert key in data["models"][0]
-    assert set(data["tables"]) == {*("by_score", "floors", "families", "one_vs_rest", "comparisons", "preferences")}
+    assert set(data["tables"]) == {
+        *("by_score", "floors", "families", "one_vs_rest", "accuracy_fixed", "comparisons", "questions")
+    }
     assert (tmp_path / "out" / "models.csv").read_text().count("\n") == 1 + len(study.models)
     assert "UQ-AUC, paper (116 models)" in (tmp_path / "out" / "table.md").read_text()
 
@@ -191,7 +193,7 @@ def test_few_models_give_a_study_without_correlations(tmp_path, reference):
     assert all(math.isnan(row["r"]) for row in study.correlations)
     assert any("need at least 4 single models" in note for note in study.notes)
     said = "The correlations are undefined: too few single models (1; at least 4 are needed)."
-    assert verdicts(study) == ([], [], [said])
+    assert {name: lines for name, lines in study.verdicts().items() if lines} == {OPEN: [said]}
 
 
 def test_models_without_errors_or_with_constant_scores_do_not_stop_the_study(folder, reference, tmp_path):
@@ -346,7 +348,6 @@ import numpy as np
 from uqeval.reproduce.human.judging import Reference
 from uqeval.reproduce.logits.writer import LogitsWriter
 from uqeval.reproduce.human.run import run_study
-from uqeval.reproduce.human.study import verdicts
 
 folder, members = sys.argv[1], int(sys.argv[2])
 n, classes, step = 50_000, 1000, 1000

@@ -13,8 +13,8 @@ from scipy.stats import kendalltau
 from sklearn.metrics import roc_auc_score
 
 from uqeval.reproduce.human.cifar10h import cifar10h
-from uqeval.reproduce.human.study import drivers, verdicts
 from uqeval.reproduce.human.tables import four_of
+from uqeval.reproduce.human.verdicts import BAD, GOOD, WEAK
 
 FOLDER = os.environ.get("UQEVAL_DATA")
 ZOO = None if FOLDER is None else Path(FOLDER) / "cifar10h"
@@ -107,16 +107,20 @@ def test_papers_pattern_holds_and_the_page_says_what_drives_it(study):
     (auc_phi, auc_varphi), (c_phi, c_varphi) = np.reshape(list(four_of(study.correlations).values()), (2, 2))
     assert auc_phi > max(c_phi, auc_varphi)
     assert c_varphi > max(auc_varphi, c_phi)
-    good, weak, bad = verdicts(study)
+    good, weak, bad = (study.verdicts()[heading] for heading in (GOOD, WEAK, BAD))
     assert len(weak) == 1
-    assert weak[0].startswith("UQ-AUC correlates more with κ(s; φ) (chance of error φ) than with κ(s; ϕ)")
+    assert weak[0].startswith("UQ-AUC correlates more with κ(s; ϕ) (error probability) than with κ(s; φ)")
     assert weak[0].endswith("Williams' test p = 0.4207.")
     assert any("None of our four numbers lies inside the paper's interval" in line for line in bad)
-    assert sum("better than" in line for line in good) == 2
-    assert not any("better than" in line for line in bad)
-    words = drivers(study)
+    assert sum("better than" in line and not line.startswith("One versus") for line in good) == 2
+    assert all(line.startswith("One versus rest") for line in bad[:-1])
+    assert len(bad) == 3  # two of the four answers turn with one versus rest
+    words = study.drivers()
     assert "Over all of them" in words[0]
-    assert "more than 70%" in words[-1]
+    assert "more than 70%" in words[2]
+    assert words[-1].endswith("17 points from the four numbers that the paper prints, nearer than the 42 without.")
+    fixed = [row["r"] for row in study.tables["accuracy_fixed"]]
+    assert fixed == pytest.approx([0.4225, 0.5001, -0.3511, 0.9976], abs=1e-4)
     counts = {row["accuracy"]: row["n"] for row in study.tables["floors"]}
     accuracies = np.array([row["accuracy"] for row in study.models if row["score"] == "entropy"])
     assert counts[0.5] == (accuracies > 0.5).sum()

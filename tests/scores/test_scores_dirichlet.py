@@ -136,7 +136,7 @@ def test_every_number_type_gives_float64_and_is_left_alone(score, dtype):
 
 @by_function
 def test_bad_parameters_are_refused(score):
-    with pytest.raises(InputError, match=r"`alpha` must be above 0; row 1 holds 0 \(1 such rows\).*alpha = e \+ 1"):
+    with pytest.raises(InputError, match=r"`alpha` must be above 0; row 1 holds 0 \(1 such row\).*alpha = e \+ 1"):
         score([[1.0, 2.0], [0.0, 2.0]])
     with pytest.raises(InputError, match="`alpha` has NaN or infinity"):
         score([[-np.inf, 2.0]])

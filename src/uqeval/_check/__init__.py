@@ -3,6 +3,7 @@
 All input messages about arrays live here; messages about files and columns live in `inputs`.
 """
 
+from uqeval._check.grid import on_grid
 from uqeval._check.model import Widened, check_alpha, check_labels, check_logits, check_members, check_probs
 from uqeval._check.rows import (
     MEND,

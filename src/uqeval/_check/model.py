@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from uqeval._check.grid import on_grid
 from uqeval._check.rows import Float, Int, numeric, to_array
 from uqeval._errors import InputError
 
@@ -34,7 +35,7 @@ def check_labels(labels: ArrayLike, classes: int, *, name: str = "labels") -> In
         row = int(outside[0])
         raise InputError(
             f"`{name}` must be class indices 0..{classes - 1} (there are {classes} classes); "
-            f"row {row} holds {int(array[row])} ({len(outside)} such rows)."
+            f"row {row} holds {int(array[row])} ({len(outside)} such row{'s' * (len(outside) != 1)})."
         )
     return array.astype(np.int64)
 
@@ -42,7 +43,8 @@ def check_labels(labels: ArrayLike, classes: int, *, name: str = "labels") -> In
 def check_probs(probs: ArrayLike | Widened, *, name: str = "probs", normalize: bool = False, ndim: int = 2) -> Float:
     """(n, K) probabilities, K ≥ 2; (n,) is the probability of class 1. With ndim=3: (m, n, K) members.
 
-    Values within rounding of [0, 1] are clipped; a row sum further than 1e-3 from 1 is an error.
+    Values within rounding of [0, 1] are clipped, those within float noise of a plain fraction become it (`grid`);
+    a row sum further than 1e-3 from 1 is an error.
     """
     if isinstance(probs, Widened):
         array, narrow = probs
@@ -63,7 +65,7 @@ def check_probs(probs: ArrayLike | Widened, *, name: str = "probs", normalize: b
         sums = array.sum(axis=-1)
         if (sums == 0).any():
             raise InputError(f"`{name}` sums to 0 in row {_row(sums == 0)}, which cannot be normalised.")
-        return array / sums[..., None]
+        return on_grid(array / sums[..., None])
     off = np.zeros(0) if binary else np.abs(array.sum(axis=-1) - 1)
     if least < -tolerance or most > 1 + tolerance:
         outside = (array < -tolerance) | (array > 1 + tolerance)
@@ -87,7 +89,8 @@ def check_probs(probs: ArrayLike | Widened, *, name: str = "probs", normalize: b
             f"({int((off > ROW_SUM_TOLERANCE).sum())} rows off by more than {ROW_SUM_TOLERANCE:g}). "
             f"Pass normalize=True to divide each row by its sum."
         )
-    return np.stack([1.0 - clipped, clipped], axis=-1) if binary else clipped
+    clipped = on_grid(clipped, narrow)
+    return np.stack([on_grid(1.0 - clipped), clipped], axis=-1) if binary else clipped
 
 
 def check_members(members: Any, *, name: str = "members", logits: bool = False, normalize: bool = False) -> Float:
@@ -132,9 +135,9 @@ def check_alpha(alpha: ArrayLike, *, name: str = "alpha") -> Float:
     _reject_missing(name, array)
     bad = (array <= 0).any(axis=-1)
     if bad.any():
-        row = int(bad.argmax())
+        row, count = int(bad.argmax()), int(bad.sum())
         raise InputError(
-            f"`{name}` must be above 0; row {row} holds {array[row].min():g} ({int(bad.sum())} such rows). "
+            f"`{name}` must be above 0; row {row} holds {array[row].min():g} ({count} such row{'s' * (count != 1)}). "
             f"Evidence e ≥ 0 becomes alpha = e + 1."
         )
     return array
@@ -143,8 +146,9 @@ def check_alpha(alpha: ArrayLike, *, name: str = "alpha") -> Float:
 def _reject_missing(name: str, array: Float) -> None:
     if not np.isfinite(array).all():
         bad = np.asarray(~np.isfinite(array).all(axis=-1) if array.ndim > 1 else ~np.isfinite(array))
+        count = int(bad.sum())
         raise InputError(
-            f"`{name}` has NaN or infinity in {int(bad.sum())} rows (first at row {_row(bad)}). "
+            f"`{name}` has NaN or infinity in {count} row{'s' * (count != 1)} (first at row {_row(bad)}). "
             f"Drop or mend those rows."
         )
 

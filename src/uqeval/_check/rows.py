@@ -41,8 +41,8 @@ def to_array(name: str, value: Any) -> NDArray[Any]:
         raise InputError(f"`{name}` is {value!r}. Pass an array with one entry per row.")
     try:
         array = np.asarray(value)
-    except (ValueError, TypeError) as error:
-        raise InputError(f"`{name}` is not a rectangular array ({error}). Give every row the same length.") from None
+    except (ValueError, TypeError):
+        raise InputError(f"`{name}` is not a rectangular array. Give every row the same length.") from None
     if array.dtype == object:
         array = _from_objects(name, value, array)
     return array
@@ -74,7 +74,8 @@ def _from_objects(name: str, value: Any, array: NDArray[Any]) -> NDArray[Any]:
 def numeric(name: str, value: Any) -> NDArray[Any]:
     array = to_array(name, value)
     if array.dtype.kind not in "biuf":
-        raise InputError(f"`{name}` holds {array.dtype}, not numbers. Convert it to numbers first.")
+        what = "text" if array.dtype.kind in "USTO" else array.dtype
+        raise InputError(f"`{name}` holds {what}, not numbers. Convert it to numbers first.")
     if array.dtype.kind in "iu" and array.dtype.itemsize == 8 and array.size:
         low, high = int(array.min()), int(array.max())
         if low < -_EXACT_INT or high > _EXACT_INT:
@@ -152,11 +153,11 @@ def check_bits(name: str, array: Float) -> Bit:
 
 
 def check_errors(name: str, value: ArrayLike, hint: str) -> Bit:
-    """0/1 errors, in an array of their own."""
+    """0/1 errors, in an array of their own or a read-only one: a copy of 10⁷ costs a sixth of all their metrics."""
     if type(value) is np.ndarray and value.ndim == 1 and value.dtype in (np.bool_, np.uint8):
         bits: Bit = value.view(np.uint8)
         if bits.max(initial=0) <= 1:  # a bool may hold any byte in memory
-            return bits.copy()
+            return bits.copy() if bits.flags.writeable else bits
     return check_bits(name, check_vector(name, value, hint=hint))
 
 

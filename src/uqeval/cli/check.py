@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json as codec
 import math
+import os
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,9 +16,9 @@ from rich.text import Text
 
 import uqeval
 from uqeval._errors import InputError, collected
-from uqeval._files import whole_file
+from uqeval._files import locked, whole_file
 from uqeval.cli import options as o
-from uqeval.cli.output import stdout, write_json
+from uqeval.cli.output import check_outputs, stderr, stdout, write_json
 from uqeval.cli.progress import status_console
 
 if TYPE_CHECKING:
@@ -42,6 +44,9 @@ def check(
         o.option("Promise so many accepted rows (or clusters) between false alarms on average, and notice sooner."),
     ] = None,
     tie: o.Tie = "drop",
+    again: Annotated[
+        bool, o.option("Count rows that were checked before, or that the threshold was chosen on.", "--again")
+    ] = False,
     json: o.Json = None,
     quiet: o.Quiet = False,
     *,
@@ -49,15 +54,17 @@ def check(
 ) -> None:
     """Whether the promised risk still holds on new labelled rows, asked as often as you like.
 
-    With --state, give each row once, in the order of time: small looks notice a change soonest. Leaves with 1 where
-    the promise does not hold.
+    With --state, give each row once, in the order of time: small looks notice a change soonest. The same rows twice are
+    refused; others who use the state wait. Leaves with 1 where the promise does not hold.
 
     Example:  uqeval check threshold.json monday.parquet --state monitor.json
     """
     from uqeval.decide.rows import UNWEIGHTED  # NumPy, which --help need not wait for
 
+    check_outputs({"--json": json, "--state": state}, [threshold, *predictions])
     promise = _load(threshold, max_risk)
-    previous = None if state is None else _previous(state)
+    if state is not None:
+        _previous(state)  # a wrong file is said before the work
     with status_console(quiet).status("Reading…") as progress, collected() as notes:
         found = o.read(predictions, cluster=cluster, columns=columns)
         progress.update(f"Checking {found.n:,} rows…")
@@ -66,30 +73,54 @@ def check(
         if found.weights is not None:
             raise InputError("The file has a column of weights, but the test is for unweighted rows. Leave it out.")
         target = _target(threshold, promise, found, tie)
-        values = uqeval.scores.compute(_name(threshold, promise, score, found), found)
-        try:
-            result = promise.check(
-                values if target.kept is None else values[target.kept],
-                target.rows,
-                clusters=target.clusters,
-                previous=previous,
-                largest_cluster=largest_cluster,
-                level=level,
-                run_length=run_length,
-            )
-        except InputError as problem:
-            raise InputError(str(problem).replace("`previous`", f"--state {state}")) from None
+        name = _name(threshold, promise, score, found)
+        values = uqeval.scores.compute(name, found)
+        with nullcontext() if state is None else locked(state, "--state", _waiting(quiet)):
+            previous = None if state is None else _previous(state)
+            try:
+                result = promise.check(
+                    values if target.kept is None else values[target.kept],
+                    target.rows,
+                    clusters=target.clusters,
+                    previous=previous,
+                    largest_cluster=largest_cluster,
+                    level=level,
+                    run_length=run_length,
+                    again=again,
+                )
+            except InputError as problem:
+                raise InputError(str(problem).replace("`previous`", f"--state {state}")) from None
+            with nullcontext() if state is None else whole_file(state, "--state") as part:  # last: when all went well
+                if part is not None:
+                    _write_surely(part, result.to_json() + "\n")
+                if json not in (None, "-"):
+                    write_json(result.to_json(), json)
     if not promise.feasible:
         notes.append("The threshold accepts nothing, so that there is nothing to check.")
-    with nullcontext() if state is None else whole_file(state, "--state") as part:  # last: when all else went well
-        if part is not None:
-            part.write_text(result.to_json() + "\n", encoding="utf-8")
-        if json is not None:
-            write_json(result.to_json(), json)
-    if json != "-" and not quiet:
-        print_check(promise, result, previous, notes)
+    if previous is not None and not again and result.batches[-1:] and result.batches[-1] in previous.batches:
+        notes.append("These may be rows of an earlier look: they are too few, or too alike, to tell.")
+    if json == "-":
+        write_json(result.to_json(), json)
+    elif not quiet:
+        print_check(promise, result, notes)
     if not result.holds:
         raise typer.Exit(1)
+
+
+def _waiting(quiet: bool) -> Callable[[str], None]:
+    def tell(message: str) -> None:
+        if not quiet:
+            stderr().print(Text(message, style="yellow"), soft_wrap=True)
+
+    return tell
+
+
+def _write_surely(path: Path, text: str) -> None:
+    """On the disk before it takes the place of the old one: a state outlives a power cut."""
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _load(path: str, max_risk: float | None) -> uqeval.Threshold:
@@ -124,13 +155,25 @@ def _load(path: str, max_risk: float | None) -> uqeval.Threshold:
 def _previous(state: str) -> uqeval.Check | None:
     """The check that the file remembers; None on the first call."""
     try:
-        return uqeval.Check.from_json(Path(state).read_text(encoding="utf-8"))
+        text = Path(state).read_text(encoding="utf-8")
     except FileNotFoundError:
         return None
     except OSError as problem:
         raise InputError(f"--state {state}: cannot be read ({problem.strerror}).") from None
-    except ValueError as problem:  # an InputError, or not UTF-8
-        raise InputError(f"--state {state}: {problem}") from None
+    except UnicodeDecodeError:
+        text = ""
+    try:
+        return uqeval.Check.from_json(text if text.lstrip().startswith("{") else "{")
+    except InputError as problem:
+        from uqeval.decide.results import kind_of_text  # NumPy, which --help need not wait for
+
+        kind = kind_of_text(text)
+        reason = f"{kind}, not a state" if kind != "a check" else str(problem).removesuffix(".")
+        raise InputError(
+            f"--state {state}: holds {reason}. Name a file that `uqeval check --state` wrote, or a new one."
+            if kind != "a check"
+            else f"--state {state}: {problem}"
+        ) from None
 
 
 def _target(path: str, promise: uqeval.Threshold, pred: uqeval.Predictions, tie: str) -> Target:
@@ -145,6 +188,11 @@ def _target(path: str, promise: uqeval.Threshold, pred: uqeval.Predictions, tie:
 
 
 def _name(path: str, promise: uqeval.Threshold, score: str | None, pred: uqeval.Predictions) -> str:
+    if None not in (score, promise.score) and score != promise.score:
+        raise InputError(
+            f'{path} is for the score "{promise.score}", not for "{score}": another score has another scale. Leave '
+            f"--score out, or choose a threshold for it with `uqeval threshold --score {score}`."
+        )
     name = score or promise.score
     if name is None:
         there = ", ".join(uqeval.scores.available(pred))
@@ -153,26 +201,20 @@ def _name(path: str, promise: uqeval.Threshold, score: str | None, pred: uqeval.
 
 
 def print_check(
-    promise: uqeval.Threshold,
-    result: uqeval.Check,
-    previous: uqeval.Check | None,
-    notes: list[str],
-    console: Console | None = None,
+    promise: uqeval.Threshold, result: uqeval.Check, notes: list[str], console: Console | None = None
 ) -> None:
     """The answer over all looks, the numbers of this batch, what to beware of."""
     from uqeval._result import number  # NumPy, which --help need not wait for
 
-    out = console or stdout()
+    out, batch = console or stdout(), result.batch
     out.print(Text(str(result), style="green" if result.holds else "bold red"))
-    before = (0, 0, 0.0) if previous is None else (previous.n, previous.n_accepted, previous.errors_accepted)
-    n, accepted, bad = result.n - before[0], result.n_accepted - before[1], result.errors_accepted - before[2]
-    counted = n if promise.joint else accepted
-    low, high = result.risk_interval
-    line = f"look {result.looks}, this batch: {accepted:,} of {n:,} rows accepted"
+    counted = batch.n if promise.joint else batch.n_accepted
+    low, high = batch.risk_interval
+    line = f"look {result.looks}, this batch: {batch.n_accepted:,} of {batch.n:,} rows accepted"
     if counted:
         what = "loss" if promise.what == "loss" else "errors"
-        line += f", {what} {bad:,.6g}, risk {number(bad / counted)} ({number(low)}–{number(high)})"
-        line += f", p = {number(result.p_value)} (for a single look)"
+        line += f", {what} {batch.errors_accepted:,.6g}, risk {number(batch.risk)} ({number(low)}–{number(high)})"
+        line += f", p = {number(batch.p_value)} (for a single look)"
     out.print(Text(line))
     if result.alarm_after is not None:
         out.print(Text(f"The alarm came after {result.alarm_after:,} rows."))

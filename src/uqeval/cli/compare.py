@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,7 +15,8 @@ from rich.text import Text
 import uqeval
 from uqeval._errors import InputError, collected
 from uqeval.cli import options as o
-from uqeval.cli.output import stdout, write_json
+from uqeval.cli.output import check_outputs, refuse_undefined, stdout, write_json
+from uqeval.cli.pages import check_pdf, write_pages
 from uqeval.cli.progress import bars
 
 
@@ -25,7 +27,10 @@ def compare(
         list[str],
         typer.Argument(help="One file: its scores are compared. Several files: a model each, on the same rows."),
     ],
-    metric: Annotated[str, o.option("What to compare, by comma.")] = "uq_auc",
+    metric: Annotated[
+        list[str] | None,
+        o.option("What to compare, by comma or one by one; uq_auc by default.", "--metric", "--metrics"),
+    ] = None,
     scores: o.Scores = None,
     baseline: Annotated[str | None, o.option("Compare all others with this one only.")] = None,
     adjust: Annotated[str, o.option("For several pairs: max-t, holm or none.")] = "max-t",
@@ -33,10 +38,13 @@ def compare(
     by: o.By = None,
     cluster: o.Cluster = None,
     level: o.Level = 0.95,
+    risk: o.Risk = None,
     method: Annotated[str, o.option("influence (default), bootstrap, or permutation (few errors).")] = "influence",
     resamples: Annotated[int, o.option("For the bootstrap and the permutation test.")] = 2000,
     html: o.Html = None,
+    pdf: o.Pdf = None,
     json: o.Json = None,
+    strict: o.Strict = False,
     quiet: o.Quiet = False,
     seed: o.Seed = 0,
     *,
@@ -49,12 +57,21 @@ def compare(
 
     Example:  uqeval compare a.csv b.csv --key id --scores entropy --metric uq_auc,aurc
     """
-    chosen = o.listed([metric]) or []
+    check_outputs({"--json": json, "--html": html, "--pdf": pdf}, predictions)
+    chosen = ["uq_auc"] if metric is None else list(dict.fromkeys(o.listed(metric) or []))
     if not chosen:
         raise InputError("--metric names no metric.")
-    if html is not None and len(chosen) > 1:
-        raise InputError("--html shows one metric. Name one with --metric.")
-    how: dict[str, Any] = {"scores": o.listed(scores), "baseline": baseline, "adjust": adjust, "level": level}
+    check_pdf(pdf)
+    for option, target in (("--html", html), ("--pdf", pdf)):
+        if target is not None and len(chosen) > 1:
+            raise InputError(f"{option} shows one metric. Name one with --metric.")
+    how: dict[str, Any] = {
+        "scores": o.listed(scores),
+        "baseline": baseline,
+        "adjust": adjust,
+        "level": level,
+        "risk": risk,
+    }
     how |= {"method": method, "resamples": resamples, "seed": seed}
     notes: list[str] = []
     with bars(quiet) as progress:
@@ -72,26 +89,28 @@ def compare(
                 models = _models(predictions, key, by, cluster, columns)
             results = [uqeval.compare(models, metric=name, progress=progress, **how) for name in chosen]
     results = [replace(result, warnings=tuple(dict.fromkeys((*notes, *result.warnings)))) for result in results]
+    written = write_pages(
+        results[0], html, pdf, files=predictions
+    )  # files first: who reads the terminal may leave early
     if json is not None:
         text = results[0].to_json() if len(results) == 1 else "[" + ",\n".join(r.to_json() for r in results) + "]"
         write_json(text, json)
     shown = json != "-" and not quiet
     for result in results if shown else ():
         print_comparison(result)
-    if html is not None:
-        uqeval.report(results[0], html)
-        if shown:
-            stdout().print(f"report: {html}", style="bold", markup=False)
+    for path in written if shown else ():
+        stdout().print(f"report: {path}", style="bold", markup=False)
     for result in results if shown else ():
         if result.run is not None:
             stdout().print(str(result.run), style="dim", markup=False)
+    refuse_undefined([line for result in results for line in result.undefined_lines()] if strict else [])
 
 
 def _models(
     paths: list[str], key: str | None, by: str | None, cluster: str | None, columns: dict[str, Any]
 ) -> dict[str, uqeval.Predictions]:
     """A model for each file, their rows in the same order."""
-    if len(set(paths)) < len(paths):
+    if len(set(map(os.path.realpath, paths))) < len(paths):
         raise InputError("A file is named twice. Name each model once.")
     columns = columns | ({} if key is None else {"id": key})
     return _joined({path: o.read([path], by=by, cluster=cluster, columns=columns) for path in paths}, key)
@@ -141,7 +160,8 @@ def print_comparison(result: uqeval.Comparison, console: Console | None = None) 
     for row, cells in zip(result.rows, result.lines(), strict=True):
         style = "bold green" if row.p_adjusted <= 1 - result.level else ""
         table.add_row(*(Text(cell, style=style) for cell in cells))
-    out.print(table)
+    if result.rows:
+        out.print(table)
     if result.baseline is None and result.groups():
         out.print("not shown to differ (each line), best first:", style="bold")
         for group in result.groups():
@@ -149,5 +169,5 @@ def print_comparison(result: uqeval.Comparison, console: Console | None = None) 
     for (a, b), p in result.heterogeneity.items():
         if p <= 1 - result.level:
             out.print(Text(f"! {a} − {b} differs between groups (p = {p:.4f})", style="yellow"))
-    for note in result.warnings:
+    for note in (*result.copies_notes(), *result.warnings):
         out.print(Text(f"! {note}", style="yellow"))

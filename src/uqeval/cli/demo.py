@@ -7,7 +7,8 @@ from rich.markup import escape
 import uqeval
 from uqeval.cli import options as o
 from uqeval.cli.compare import print_comparison
-from uqeval.cli.output import print_evaluation, stdout, write_json
+from uqeval.cli.output import check_outputs, print_evaluation, stdout, write_json
+from uqeval.cli.pages import check_pdf, write_pages
 
 _METRICS = ["uq_auc", "uq_c_index", "aurc", "accuracy", "ece", "brier"]
 _COMPARED = ["entropy", "gap_to_certain", "mutual_information", "vote_entropy"]
@@ -15,6 +16,7 @@ _COMPARED = ["entropy", "gap_to_certain", "mutual_information", "vote_entropy"]
 
 def demo(
     html: Annotated[str, o.option("Where to write the report; '' for none.", metavar="FILE")] = "uqeval-demo.html",
+    pdf: o.Pdf = None,
     json: o.Json = None,
     everything: Annotated[bool, o.option("All metrics, not the main ones.", "--all")] = False,
 ) -> None:
@@ -22,8 +24,12 @@ def demo(
 
     Example:  uqeval demo
     """
+    check_outputs({"--json": json, "--html": html or None, "--pdf": pdf})
+    check_pdf(pdf)
     pred = uqeval.datasets.example()
     ev = uqeval.evaluate(pred, metrics=None if everything else _METRICS)
+    # Files first: whoever reads the terminal may leave early.
+    written = [] if json == "-" else write_pages(ev, html, pdf, title="Digits: can this uncertainty be trusted?")
     if json is not None:
         write_json(ev.to_json(), json)
     if json == "-":
@@ -37,8 +43,8 @@ def demo(
     scores = {name: uqeval.scores.compute(name, pred) for name in _COMPARED}
     error = uqeval.truth.misclassified(pred.probs, pred.labels)  # type: ignore[arg-type]
     print_comparison(uqeval.compare(scores, error=error), out)
-    if html:
-        uqeval.report(ev, html, title="Digits: can this uncertainty be trusted?")
-        out.print(f"\nThe same with charts and a threshold explorer, to open in a browser: [bold]{escape(html)}[/]")
+    for path in written:
+        how = "tables, on paper" if path == pdf else "a threshold explorer, to open in a browser"
+        out.print(f"\nThe same with charts and {how}: [bold]{escape(path)}[/]")
     out.print("\nNow your own predictions:  [bold]uqeval evaluate preds.csv[/]  and  [bold]uqeval compare preds.csv[/]")
     out.print("(columns: label, prob_<class>, …; or score_<name> and error; see uqeval evaluate --help)", style="dim")

@@ -5,10 +5,11 @@ import shutil
 from importlib.metadata import PackageNotFoundError, version
 
 from rich.table import Table
+from rich.text import Text
 
 import uqeval
 from uqeval.cli import options as o
-from uqeval.cli.output import stdout, write_json
+from uqeval.cli.output import check_outputs, stdout, write_json
 
 _OPTIONAL = ("pyarrow", "narwhals", "pandas", "polars", "duckdb", "ibis-framework", "scikit-learn", "torch")
 # Engines for rows that do not fit in memory, and the package behind each.
@@ -22,6 +23,7 @@ def doctor(json: o.Json = None) -> None:
     """
     from uqeval._result import to_json, versions  # NumPy, which --help need not wait for
 
+    check_outputs({"--json": json})
     facts = versions() | {"cores": str(os.cpu_count())}
     for name in _OPTIONAL:
         try:
@@ -35,7 +37,7 @@ def doctor(json: o.Json = None) -> None:
         return
     table = Table(box=None, show_header=False)
     for name, value in facts.items():
-        table.add_row(name, value)
+        table.add_row(Text(name), Text(value))  # "[dask]" is no markup
     out = stdout()
     out.print(table)
     if uqeval.kernels.backend() == "numpy":
@@ -52,6 +54,12 @@ def _engine(name: str, package: str | None) -> str:
         found = f"ready ({package} {version(package)})"
     except PackageNotFoundError:
         return f'not installed: pip install "uqeval[{name}]"'
-    if name == "spark" and shutil.which("java") is None and "JAVA_HOME" not in os.environ:
-        return f"no Java ({package} {version(package)})"
+    if name == "spark" and not _java():
+        return f"not ready: no Java ({package} {version(package)})"
     return found
+
+
+def _java() -> bool:
+    """Whether Spark would find a Java."""
+    home = os.environ.get("JAVA_HOME")
+    return shutil.which("java" if home is None else os.path.join(home, "bin", "java")) is not None

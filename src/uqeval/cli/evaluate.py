@@ -5,7 +5,8 @@ from typing import Annotated, Any
 import uqeval
 from uqeval._errors import InputError
 from uqeval.cli import options as o
-from uqeval.cli.output import print_bounds, print_evaluation, stdout, write_json
+from uqeval.cli.output import check_outputs, print_bounds, print_evaluation, refuse_undefined, stdout, write_json
+from uqeval.cli.pages import check_pdf, write_pages
 from uqeval.cli.progress import bars, status_console
 
 
@@ -14,18 +15,21 @@ from uqeval.cli.progress import bars, status_console
 def evaluate(
     predictions: o.Files,
     scores: o.Scores = None,
-    metrics: Annotated[list[str] | None, o.option("Metrics, by comma; all that the file allows by default.")] = None,
+    metrics: o.Metrics = None,
     by: o.By = None,
     cluster: o.Cluster = None,
     level: o.Level = 0.95,
+    risk: o.Risk = None,
     method: Annotated[str, o.option("default, or bootstrap for percentile intervals.")] = "default",
     resamples: Annotated[int, o.option("For the bootstrap.")] = 2000,
     html: o.Html = None,
+    pdf: o.Pdf = None,
     max_risk: Annotated[float, o.option("The risk that the report's verdict speaks of.")] = 0.05,
     beside: Annotated[
         list[str] | None, o.option("Further columns beside the report's confident mistakes, by comma.", "--columns")
     ] = None,
     json: o.Json = None,
+    strict: o.Strict = False,
     quiet: o.Quiet = False,
     seed: o.Seed = 0,
     approx: o.Approx = None,
@@ -39,10 +43,13 @@ def evaluate(
 
     Example:  uqeval evaluate "preds/*.parquet" --scores entropy --engine local --memory 2GB
     """
-    if beside and html is None:
+    check_outputs({"--json": json, "--html": html, "--pdf": pdf}, predictions)
+    check_pdf(pdf)
+    if beside and html is None and pdf is None:
         raise InputError("--columns belong to the report. Add --html FILE.")
     if approx is not None:
-        given = {"by": by, "cluster": cluster, "html": html, "metrics": metrics, **where}
+        given = {"by": by, "cluster": cluster, "html": html, "pdf": pdf, "metrics": metrics, "risk": risk, **where}
+        given |= {"strict": strict or None}
         given |= {"method": None if method == "default" else method}
         _bounds(predictions, approx, o.listed(scores), given, columns, json, quiet)
         return
@@ -54,6 +61,7 @@ def evaluate(
             by=by,
             cluster=cluster,
             level=level,
+            risk=risk,
             method=method,
             resamples=resamples,
             seed=seed,
@@ -61,19 +69,22 @@ def evaluate(
             **where,
             **columns,
         )
+    # Files first: whoever reads the terminal may leave early.
+    written: list[str] = []
+    if html is not None or pdf is not None:
+        with status_console(quiet).status("Writing the report…"):
+            further = _further(predictions, o.listed(beside), columns)
+            written = write_pages(ev, html, pdf, max_risk=max_risk, columns=further, files=predictions)
     if json is not None:
         write_json(ev.to_json(), json)
     shown = json != "-" and not quiet
     if shown:
         print_evaluation(ev)
-    if html is not None:
-        with status_console(quiet).status("Writing the report…"):
-            further = _further(predictions, o.listed(beside), columns)
-            uqeval.report(ev, html, max_risk=max_risk, columns=further)
-        if shown:
-            stdout().print(f"report: {html}", style="bold", markup=False)
+    for path in written if shown else ():
+        stdout().print(f"report: {path}", style="bold", markup=False)
     if shown and ev.run is not None:
         stdout().print(str(ev.run), style="dim", markup=False)
+    refuse_undefined(ev.undefined_lines() if strict else [])
 
 
 def _bounds(

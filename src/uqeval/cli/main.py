@@ -1,17 +1,18 @@
 """`uqeval`: parse, call the library, print. One file per command.
 
-Exit codes: 0 done; 1 the answer is "no"; 2 bad usage or bad input, with one message on stderr and no traceback.
+Exit codes: 0 done; 1 the answer is "no"; 2 bad usage or bad input, with one message on stderr and no traceback; 130
+interrupted; 141 whoever read the output has left.
 """
 
 import atexit
 import ctypes
 import gc
-import io
 import os
 import re
 import sys
 import warnings
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 import typer
@@ -19,7 +20,8 @@ from rich.text import Text
 
 import uqeval
 from uqeval._errors import InputError, MissingExtra, UQWarning
-from uqeval.cli.output import stderr
+from uqeval.cli.interrupt import CODE, interruptible, stop_if_asked
+from uqeval.cli.output import stderr, use_words
 
 COMMANDS = ("demo", "evaluate", "compare", "threshold", "check", "power", "reproduce", "doctor")
 
@@ -82,6 +84,7 @@ def make_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
 
 # The same words as options, where a message speaks of arguments.
 _AS_OPTION = {
+    "again=True": "--again",
     "normalize=True": "--normalize",
     "largest_cluster=": "--largest-cluster ",
     "largest_cluster = ": "--largest-cluster ",
@@ -93,8 +96,9 @@ _AS_OPTION = {
     "memory_limit": "--memory",
     "spill=": "--spill",
     "client=": "--scheduler",
+    "`client` is": "--scheduler is",
 }
-_CHOICE = re.compile(r'\b(engine|risk|cluster_method|method)="([\w-]+)"')
+_CHOICE = re.compile(r'\b(engine|risk|cluster_method|method|labels_by)="([\w-]+)"')
 
 
 def _version(show: bool) -> None:
@@ -129,26 +133,67 @@ def main() -> None:
     """The command `uqeval`."""
     _share_memory()
     _collect_seldom()
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # a console without "↑" shows "?"
+    use_words()
     called = sys.argv[1:2]  # help and mistakes speak of all commands
     try:
-        make_app(called if called and called[0] in COMMANDS else COMMANDS)()
+        with interruptible():
+            code = _run(called if called and called[0] in COMMANDS else COMMANDS)
+            stop_if_asked()
+            if sys.stdout is not None:  # closed from the start: `uqeval … >&-`
+                sys.stdout.flush()
+    except KeyboardInterrupt:
+        code = CODE
+    except BrokenPipeError:
+        code = _LEFT
+    if code == _LEFT:
+        _forget_output()
+    sys.exit(code)
+
+
+_LEFT = 141  # as a program that SIGPIPE ends: never 1, which is an answer
+
+
+def _run(commands: Iterable[str]) -> int:
+    """The exit code, after one message where something went wrong."""
+    try:
+        make_app(commands)()
+    except SystemExit as stop:
+        return _code(stop)
     except (InputError, MissingExtra) as error:
         message = _CHOICE.sub(lambda said: f"--{said[1].replace('_', '-')} {said[2]}", str(error))
         for argument, option in _AS_OPTION.items():
             message = message.replace(argument, option)
         stderr().print(Text.assemble(("Error:", "bold red"), " ", message), soft_wrap=True)
-        sys.exit(2)
+        return 2
     except BrokenPipeError:  # `uqeval … | head`
-        sys.stderr.close()
-        sys.exit(0)
+        return _LEFT
     except OSError as error:  # a full disk, say
         stderr().print(Text.assemble(("Error:", "bold red"), " ", f"cannot write the output ({error.strerror})."))
-        sys.exit(2)
+        return 2
     except MemoryError:
         stderr().print("[bold red]Error:[/] the data do not fit into memory.", highlight=False)
-        sys.exit(2)
+        return 2
+    return 0
+
+
+def _code(stop: SystemExit) -> int:
+    """The exit code; what parses the command line makes 1 of a closed pipe."""
+    cause: BaseException | None = stop
+    while stop.code == 1 and cause is not None:
+        if isinstance(cause, BrokenPipeError):
+            return _LEFT
+        cause = cause.__context__
+    return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+
+
+def _forget_output() -> None:
+    """Nobody reads it: what is left in the buffers must not raise once more."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError, BrokenPipeError):
+            stream.flush()
+            continue
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 if __name__ == "__main__":

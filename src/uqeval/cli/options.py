@@ -22,17 +22,32 @@ _column = functools.partial(option, rich_help_panel="Columns")
 _engine = functools.partial(option, rich_help_panel="Many rows")
 
 
-Files = Annotated[list[str], typer.Argument(help="CSV, Parquet, Arrow/Feather, JSON lines or NPZ; or a glob.")]
+Files = Annotated[
+    list[str],
+    typer.Argument(help="CSV, Parquet, Arrow/Feather, JSON lines or NPZ; or a glob, an address, - for stdin."),
+]
 Scores = Annotated[
     list[str] | None,
-    option("Scores to judge, by name and comma; all that the file allows by default.", "--scores", "--score"),
+    option("Scores to judge, by comma or one by one; all that the file allows by default.", "--scores", "--score"),
 ]
 By = Annotated[str | None, option("Column of groups to report apart, as a hospital.")]
 Cluster = Annotated[str | None, option("Column of independent units, as a patient id.")]
+Metrics = Annotated[
+    list[str] | None,
+    option("Metrics, by comma or one by one; all that the file allows by default.", "--metrics", "--metric"),
+]
 Level = Annotated[float, option("Confidence level.")]
 Json = Annotated[str | None, option("Write JSON to this file, or '-' for stdout.", metavar="FILE|-")]
 Html = Annotated[str | None, option("Write a one-page report to this file.", metavar="FILE")]
+Strict = Annotated[bool, option("Leave with 3 (cannot tell) where something asked for has no value.", "--strict")]
+Pdf = Annotated[
+    str | None, option("The same as PDF, printed by a Chromium, Chrome or Edge of this machine.", metavar="FILE")
+]
 Quiet = Annotated[bool, option("No table and no progress.", "--quiet", "-q")]
+Risk = Annotated[
+    str | None,
+    option("Where there are both: what AURC and its relatives (and the report) take, error (default) or loss."),
+]
 Tie = Annotated[str, option("Rows whose soft labels tie: drop, or error (count as misaligned).")]
 Seed = Annotated[int, option("For what draws random numbers.")]
 Approx = Annotated[
@@ -52,9 +67,27 @@ _COLUMNS: Group = {
     "pred": (Annotated[str, _column("Column of the predicted class.")], "pred"),
     "error": (Annotated[str, _column("Column of 0/1 errors.")], "error"),
     "loss": (Annotated[str, _column("Column of losses.")], "loss"),
+    "correct": (
+        Annotated[str | None, _column("Column that is 1 where the prediction is right: error = 1 − it.")],
+        None,
+    ),
+    "quality": (
+        Annotated[str | None, _column("Column that is high where the prediction is good: loss = 1 − it.")],
+        None,
+    ),
     "weight": (Annotated[str, _column("Column of row weights.")], "weight"),
     "classes": (Annotated[list[str] | None, _column("Class names in order, by comma.")], None),
     "normalize": (Annotated[bool, _column("Divide probabilities and votes by their row sums.")], False),
+    "labels_by": (
+        Annotated[str | None, _column("What numeric labels are where classes are numbers too: name or position.")],
+        None,
+    ),
+    "sep": (
+        Annotated[str | None, _column('What separates the columns of a CSV file: ";", tab, …', metavar="CHAR")],
+        None,
+    ),
+    "decimal": (Annotated[str | None, _column('Decimal point of a CSV file, as ",".', metavar="CHAR")], None),
+    "encoding": (Annotated[str | None, _column("Encoding of a CSV file, as latin-1; UTF-8 by default.")], None),
 }
 _ENGINES: Group = {
     name: (Annotated[str | None, _engine(text, metavar=metavar)], None)

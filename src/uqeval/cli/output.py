@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import codecs
+import glob
+import io
 import json
+import os
+import re
 import sys
+from collections.abc import Iterable, Mapping
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from rich.console import Console
+import typer
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from uqeval._files import write_whole
+from uqeval._errors import InputError
+from uqeval._files import check_target, write_whole
+from uqeval.cli.interrupt import stop_if_asked
 
 if TYPE_CHECKING:
     from uqeval.distributed.bounds.files import Certain
@@ -20,18 +30,108 @@ if TYPE_CHECKING:
 _CELL = 26  # characters of a metric column: "0.0059 (0.0043–0.0082) *"
 
 
+# What would move the cursor, change colours or turn the text around: shown as a picture of itself.
+_CONTROLS = {code: chr(0x2400 + code) for code in range(32) if chr(code) not in "\t\n"} | {127: "␡"}
+_CONTROLS |= dict.fromkeys((*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)), "\ufffd")
+_CONTROL = re.compile(f"[{''.join(map(chr, _CONTROLS))}]")
+# What a console without Unicode shows instead.
+_WORDS = {"↑": "up", "↓": "down", "→": "to", "–": "-", "−": "-", "—": "-", "≤": "<=", "≥": ">=", "≠": "!=", "±": "+-"}
+_WORDS |= {
+    "·": "|",
+    "…": "...",
+    "×": "x",
+    "∞": "inf",
+    "“": '"',
+    "”": '"',
+    "’": "'",
+    "Δ": "gap",
+    "δ": "delta",
+    "φ": "phi",
+}
+_WORDS |= {picture: f"\\x{code:02x}" for code, picture in _CONTROLS.items() if picture != "\ufffd"} | {"\ufffd": "?"}
+
+
+class Terminal(Console):
+    """A console whose texts, which hold names from anywhere, cannot command the terminal."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Every text goes through here."""
+        for segment in super().render(renderable, options):
+            if segment.control is None and _CONTROL.search(segment.text):
+                yield Segment(segment.text.translate(_CONTROLS), segment.style)
+            else:
+                yield segment
+
+    def on_broken_pipe(self) -> None:
+        """Whoever read has left; `main` knows what to do."""
+        raise BrokenPipeError
+
+
 def stdout() -> Console:
-    return Console(highlight=False, emoji=False)  # a file may be named ":key:"
+    stop_if_asked()
+    return Terminal(highlight=False, emoji=False)  # a file may be named ":key:"
 
 
 def stderr() -> Console:
-    return Console(stderr=True, highlight=False, emoji=False)
+    return Terminal(stderr=True, highlight=False, emoji=False)
+
+
+def use_words() -> None:
+    """A console that cannot show a character gets a word for it; one in the C locale can show ASCII only."""
+    codecs.register_error("uqeval", _in_words)
+    chosen = next((os.environ[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if os.environ.get(name)), "")
+    # Python takes the C locale for UTF-8, which what reads the output does not.
+    plain = chosen in ("C", "POSIX") and not any(os.environ.get(name) for name in ("PYTHONUTF8", "PYTHONIOENCODING"))
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="ascii" if plain else None, errors="uqeval")
+
+
+def _in_words(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    lost = error.object[error.start : error.end]
+    words = (_WORDS.get(one) or one.encode("ascii", "backslashreplace").decode() for one in lost)
+    return "".join(words), error.end
+
+
+def _spelled(text: str, out: Console) -> str:
+    """With words for arrows where the console has none, before columns are made as wide as their texts."""
+    return (
+        text if out.encoding.startswith("utf") else text.translate({ord(sign): word for sign, word in _WORDS.items()})
+    )
+
+
+def check_outputs(outputs: Mapping[str, str | None], inputs: Iterable[str] = ()) -> None:
+    """Refuses what would destroy a file or cannot be written, before any work: `outputs` by option, "-" is stdout."""
+    given = [os.path.expanduser(path) for path in inputs]
+    taken = {_real(name): name for path in given for name in [path, *glob.glob(path, recursive=True)]}
+    for option, path in outputs.items():
+        if path is None or (path == "-" and option == "--json"):
+            continue
+        check_target(path, option)
+        if (other := taken.get(real := _real(path))) is not None:
+            raise InputError(f"{option} {path} would overwrite {other}. Name another file.")
+        taken[real] = f"what {option} writes"
+
+
+def _real(path: str) -> tuple[int, int] | str:
+    """Equal for all names of one file."""
+    try:
+        found = os.stat(path)
+        return found.st_dev, found.st_ino
+    except OSError:
+        return os.path.realpath(path)
 
 
 def write_json(text: str, target: str) -> None:
     """To a file, or to stdout for "-"."""
+    stop_if_asked()
     if target == "-":
-        print(_encodable(text))
+        # JSON escapes what is below a blank; the rest of what commands a terminal too.
+        print(
+            _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}" if ord(found[0]) > 31 else found[0], _encodable(text))
+        )
         return
     write_whole(target, text + "\n", "--json")
 
@@ -50,13 +150,15 @@ def print_evaluation(ev: Evaluation, console: Console | None = None) -> None:
     # Names are `Text`: the user's brackets, colons and backslashes are printed as they are.
     out = console or stdout()
     out.print(Text(ev.headline(), style="bold"))
+    if classes := ev.classes_line():
+        out.print(Text(classes, style="dim"))
     if few := ev.too_few():
         out.print(Text(f"! {few}", style="bold yellow"))
     for line in ev.verdict():
         out.print(Text(line, style="cyan"))
     names = max(len(name) for name in ev.scores)
     for panel in ev.panels(width=max(1, (out.width - names - 4) // _CELL)):
-        out.print(_table(ev, panel))
+        out.print(_table(ev, panel, out))
     if ev.groups:
         out.print("all metrics of all groups: --json", style="dim")
     model = ev.model_lines()
@@ -65,12 +167,21 @@ def print_evaluation(ev: Evaluation, console: Console | None = None) -> None:
         for title, estimate in model:
             table.add_row(Text(title), str(estimate))
         out.print(table)
-    if len(ev.scores) > 1:
-        out.print("[green bold]*[/] best score of the column   ↑ higher is better   ↓ lower is better", style="dim")
-    if detectable := ev.detectable_line():
-        out.print(detectable, style="dim")
+    if len(ev.distinct) > 1:
+        arrows = _spelled("↑ higher is better   ↓ lower is better", out)
+        out.print(f"[green bold]*[/] best score of the column   {arrows}", style="dim")
+    for remark in (ev.detectable_line(), *ev.same_numbers()):
+        if remark:
+            out.print(Text(remark, style="dim"))  # names of users are no markup
     for note in (*ev.mixed_lines(), *ev.tie_notes(), *ev.warnings):
         out.print(Text(f"! {note}", style="yellow"))
+
+
+def refuse_undefined(lines: list[str]) -> None:
+    """Leaves with 3, "cannot tell", where something that was asked for has no value; after all else was written."""
+    if lines:
+        stderr().print(Text.assemble(("Cannot tell:", "bold red"), " ", "; ".join(lines), "."), soft_wrap=True)
+        raise typer.Exit(3)
 
 
 def print_bounds(found: Certain, console: Console | None = None) -> None:
@@ -101,13 +212,13 @@ def print_bounds(found: Certain, console: Console | None = None) -> None:
     out.print(Text(found.summary(), style="dim"))
 
 
-def _table(ev: Evaluation, panel: Panel) -> Table:
+def _table(ev: Evaluation, panel: Panel, out: Console) -> Table:
     title = None if panel.title is None else Text(panel.title)
     table = Table(title=title, title_justify="left", title_style="bold", header_style="bold", padding=(0, 1))
     # Long names fold; numbers stay whole.
     table.add_column("score", overflow="fold")
     for heading, _, _ in panel.columns:
-        lines = wrap(heading, _CELL - 3, replace_whitespace=False, drop_whitespace=False)
+        lines = wrap(_spelled(heading, out), _CELL - 3, replace_whitespace=False, drop_whitespace=False)
         table.add_column(Text("\n".join(lines)), no_wrap=True)
     for name, cells in ev.cells(panel):
         table.add_row(Text(name), *(f"[bold green]{text} *[/]" if top else text for text, top in cells))

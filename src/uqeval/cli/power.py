@@ -10,7 +10,7 @@ import typer
 import uqeval
 from uqeval._errors import InputError, UQWarning
 from uqeval.cli import options as o
-from uqeval.cli.output import stdout, write_json
+from uqeval.cli.output import check_outputs, stdout, write_json
 
 
 def power(
@@ -28,7 +28,15 @@ def power(
     chance: Annotated[float, o.option("Chance to detect the difference.", "--power")] = 0.8,
     level: o.Level = 0.95,
     metric: Annotated[str, o.option("Metric of the pilot.")] = "uq_auc",
-    score: Annotated[str, o.option("Score of the pilot.")] = "entropy",
+    scores: Annotated[
+        list[str] | None,
+        o.option(
+            "Score of the pilot, entropy by default; two of them for a difference.",
+            "--score",
+            "--scores",
+            metavar="NAME",
+        ),
+    ] = None,
     versus: Annotated[str | None, o.option("Second score of the pilot, for a difference.")] = None,
     cluster: o.Cluster = None,
     json: o.Json = None,
@@ -41,6 +49,8 @@ def power(
 
     Example:  uqeval power pilot.csv --score entropy --versus margin --difference 0.01
     """
+    check_outputs({"--json": json}, [] if pilot is None else [pilot])
+    score, versus = _two(o.listed(scores), versus)
     both = None if auc is None else _numbers(auc)
     known: dict[str, Any] = {"auc": both, "accuracy": accuracy} if pilot is None else {}
     if pilot is not None:
@@ -85,6 +95,14 @@ def power(
         write_json(to_json(answer), json)
     if json != "-":
         stdout().print(text, markup=False)
+
+
+def _two(scores: list[str] | None, versus: str | None) -> tuple[str, str | None]:
+    """One score of the pilot, or two: both by --score, or the second by --versus."""
+    names = [*dict.fromkeys(scores or ["entropy"]), *([] if versus is None else [versus])]
+    if len(names) > 2:
+        raise InputError(f"A pilot has one score, or two for a difference; there are {len(names)}: {', '.join(names)}.")
+    return names[0], names[1] if len(names) == 2 else None
 
 
 def _numbers(text: str) -> float | tuple[float, ...]:

@@ -18,7 +18,7 @@ from rich.text import Text
 import uqeval
 from uqeval._errors import InputError, MissingExtra
 from uqeval.cli import options as o
-from uqeval.cli.output import stderr, stdout, write_json
+from uqeval.cli.output import check_outputs, stderr, stdout, write_json
 from uqeval.cli.progress import bars
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def synthetic(
     """
     ends = None if any_d else _ends(d_range)
     needs("uqeval reproduce", "torch", "torch")
-    with running(out, quiet or json == "-") as progress:
+    with running(out, quiet, json) as progress:
         study = uqeval.reproduce.synthetic(out, seeds=seeds, d_range=ends, grid=grid, jobs=jobs, progress=progress)
     show(study, out, quiet, json)
 
@@ -70,7 +70,7 @@ def temperature(
     Example:  uqeval reproduce temperature --out temperature
     """
     needs("uqeval reproduce", "torch", "torch")
-    with running(out, quiet or json == "-") as progress:
+    with running(out, quiet, json) as progress:
         study = uqeval.reproduce.temperature(out, seed=seed, progress=progress)
     show(study, out, quiet, json)
 
@@ -89,7 +89,7 @@ def theorems(
 
     Example:  uqeval reproduce theorems --out theorems
     """
-    with running(out, quiet or json == "-") as progress:
+    with running(out, quiet, json) as progress:
         study = uqeval.reproduce.theorems(out, seed=seed, populations=populations, progress=progress)
     show(study, out, quiet, json)
 
@@ -104,8 +104,9 @@ def needs(what: str, package: str, extra: str) -> None:
 
 
 @contextmanager
-def running(out: Path, quiet: bool) -> Iterator[Any]:
+def running(out: Path, quiet: bool, json: str | None = None) -> Iterator[Any]:
     """The folder, a progress bar as a callable(stage, done, total); Ctrl-C ends with one line and exit code 130."""
+    check_outputs({"--json": json})
     if out.exists() and not out.is_dir():
         raise InputError(f"--out {out}: that is a file. Name a folder.")
     try:
@@ -113,7 +114,7 @@ def running(out: Path, quiet: bool) -> Iterator[Any]:
     except OSError as error:
         raise InputError(f"--out {out}: the folder cannot be made ({error.strerror}).") from None
     try:
-        with bars(quiet) as progress:
+        with bars(quiet or json == "-") as progress:
             yield progress
     except KeyboardInterrupt:
         stderr().print("Stopped. What is finished is kept: run the same command again to go on.")

@@ -20,7 +20,6 @@ from uqeval._errors import InputError
 from uqeval.cli import options as o
 from uqeval.cli.output import stderr
 from uqeval.cli.reproduce import Out, needs, reproduce, running, show
-from uqeval.pages.words import plural
 
 if TYPE_CHECKING:
     from uqeval._result import Grid
@@ -41,7 +40,9 @@ def _shared(
     out: Out = Path(),
     data: Annotated[Path | None, o.option("Folder of the dataset; UQEVAL_DATA by default.", metavar="DIR")] = None,
     device: Annotated[str, o.option("Where models run: auto, cpu or cuda.")] = "auto",
-    scores: Annotated[list[str] | None, o.option("Scores to judge, by comma; all by default.")] = None,
+    scores: Annotated[
+        list[str] | None, o.option("Scores to judge, by comma or one by one; all by default.", "--scores", "--score")
+    ] = None,
     level: o.Level = 0.95,
     min_accuracy: Annotated[float, o.option("Leave less accurate models out of the correlations.", min=0, max=1)] = 0.0,
     keep_going: Annotated[bool, o.option("List predictions that cannot be used, and go on.", "--keep-going")] = False,
@@ -72,7 +73,7 @@ class _Run(SimpleNamespace):
         from uqeval._check import check_level  # NumPy, which --help need not wait for
 
         library = uqeval.reproduce  # loaded here, which takes a second
-        with running(self.out, self.quiet or self.json == "-") as self.progress:
+        with running(self.out, self.quiet, self.json) as self.progress:
             self.paths, self.timing = list(self.predictions or []), library.study.Timing()
             self.chosen = o.listed(self.scores)
             check_level(self.level)
@@ -120,6 +121,8 @@ def _command(own: Callable[..., Any]) -> Callable[..., Any]:
         run = _Run(name=name, failures=[], **{key: options.pop(key) for key in shared})
         study = own(run, **options)
         if study.failures:
+            from uqeval.pages.words import plural  # NumPy, which --help need not wait for
+
             console = stderr()
             console.print(Text(f"{plural(len(study.failures), 'prediction')} could not be used:", style="bold red"))
             for failure in study.failures:
@@ -152,7 +155,7 @@ def cifar10h(
     run: _Run,
     backbones: Annotated[
         list[str] | None,
-        o.option("Train linear probes on these networks: names by comma, paper, or all.", metavar="NAMES"),
+        o.option("Train linear probes on these networks: names by comma, paper, listed, or all.", metavar="NAMES"),
     ] = None,
     train: Annotated[bool, o.option("Train a zoo of networks from scratch.", "--train")] = False,
     zoo: Annotated[str, o.option("What --train trains: default, tiny, or names by comma.")] = "default",
@@ -171,7 +174,7 @@ def cifar10h(
 
     Example:  uqeval reproduce cifar10h --predictions zoo/ --out study
     """
-    ways = ("--backbones NAMES|paper|all (linear probes)", "--train (networks from scratch)")
+    ways = ("--backbones NAMES|paper|listed|all (linear probes)", "--train (networks from scratch)")
     run.some_way(backbones or train, "torch", "reproduce", *ways)
     with run.going():
         pictures = partial(uqeval.datasets.cifar10_images, source=images, data=run.data)
@@ -265,4 +268,4 @@ def oasst2(
 def _wanted(names: list[str]) -> str | list[str]:
     """Names by comma; one that stands for many, by itself."""
     found = o.listed(names) or []
-    return found[0] if found in (["paper"], ["all"]) else found
+    return found[0] if found in (["paper"], ["listed"], ["all"]) else found

@@ -13,7 +13,7 @@ from rich.text import Text
 import uqeval
 from uqeval._errors import InputError, collected
 from uqeval.cli import options as o
-from uqeval.cli.output import stdout, write_json
+from uqeval.cli.output import check_outputs, stdout, write_json
 from uqeval.cli.progress import status_console
 
 
@@ -24,7 +24,10 @@ def threshold(
     scores: Annotated[
         list[str] | None,
         o.option(
-            "Score to use; of several, by comma, the one that accepts most.", "--score", "--scores", metavar="NAME"
+            "Score to use; of several, by comma or one by one, the one that accepts most.",
+            "--score",
+            "--scores",
+            metavar="NAME",
         ),
     ] = None,
     level: o.Level = 0.95,
@@ -66,6 +69,7 @@ def threshold(
     from uqeval._check import check_choice  # NumPy, which --help need not wait for
     from uqeval.decide.rows import CLUSTER_METHODS
 
+    check_outputs({"--json": json}, predictions)
     targets = _targets(max_risk)
     check_choice("--cluster-method", cluster_method, CLUSTER_METHODS)
     with status_console(quiet).status("Reading…") as progress, collected() as notes:

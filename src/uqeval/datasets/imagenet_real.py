@@ -85,7 +85,7 @@ class ImageNetReal:
         return dense
 
     def prob_of(self, rows: ArrayLike, classes: ArrayLike) -> Float:
-        """The probability of one class for each row; the chance of error φ is 1 minus that of the predicted class."""
+        """The probability of one class for each row; the error probability ϕ is 1 minus that of the predicted class."""
         wanted, asked = self._rows(rows), np.asarray(classes, dtype=np.int64)
         if asked.shape != wanted.shape:
             raise InputError(f"`classes` must have one class for each of the {len(wanted)} rows; it is {asked.shape}.")

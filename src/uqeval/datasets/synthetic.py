@@ -15,7 +15,7 @@ from uqeval._errors import InputError
 class Synthetic:
     """A drawn dataset with its law: `pi(x)` is exact.
 
-    So are the Bayes label, the chance of error φ and the commitment against the Bayes label ϕ of any predictor.
+    So are the Bayes label, the error probability ϕ and the misalignment φ of any predictor.
     """
 
     x: Float  # (n, dim)
@@ -57,7 +57,7 @@ class Synthetic:
         return self.log_joint(x).argmax(axis=1).astype(np.int64, copy=False)
 
     def phi(self, x: ArrayLike, probs: ArrayLike) -> Float:
-        """The chance of error φ: the probability that the prediction (the most probable class of `probs`) is wrong."""
+        """The error probability ϕ: how likely the prediction (the most probable class of `probs`) is wrong."""
         p, chosen = self._joint(x), truth.predicted_labels(probs)
         total = p.sum(axis=1)
         # 1 − π rounds where π is near 1: sum the other classes instead.
@@ -65,7 +65,7 @@ class Synthetic:
         return p.sum(axis=1) / total
 
     def varphi(self, x: ArrayLike, probs: ArrayLike) -> Float:
-        """The commitment against the Bayes label ϕ: the probability that the model gives to all other labels."""
+        """The misalignment φ: the probability that the model gives to all other labels."""
         p = check_probs(probs).copy()
         p[np.arange(len(p)), self.bayes_labels(x)] = 0.0
         return p.sum(axis=1)

@@ -2,15 +2,20 @@
 
 from uqeval.decide.choose import choose_threshold
 from uqeval.decide.dominance import Dominance, dominance
-from uqeval.decide.monitor import Check, expected_delay
+from uqeval.decide.label_noise import LabelNoise, Overturn, corrected_auc, label_noise
+from uqeval.decide.monitor import Check, CheckedRows, expected_delay
+from uqeval.decide.results import Holdout
 from uqeval.decide.risk_map import Psi, RiskMap, risk_map
 from uqeval.decide.set_valued import SetReport, SetValuedClassifier
-from uqeval.decide.threshold import Holdout, Threshold, Thresholds
+from uqeval.decide.threshold import Threshold, Thresholds
 
 __all__ = [
     "Check",
+    "CheckedRows",
     "Dominance",
     "Holdout",
+    "LabelNoise",
+    "Overturn",
     "Psi",
     "RiskMap",
     "SetReport",
@@ -18,7 +23,9 @@ __all__ = [
     "Threshold",
     "Thresholds",
     "choose_threshold",
+    "corrected_auc",
     "dominance",
     "expected_delay",
+    "label_noise",
     "risk_map",
 ]

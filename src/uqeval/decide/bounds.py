@@ -4,6 +4,7 @@ Every p-value here is for the hypothesis "the risk is above `max_risk`": small m
 Pure functions of counts and sums; which sets are tested, and in what order, is for `walks`.
 """
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,7 +40,7 @@ def hoeffding_bentkus_p(total: Float, accepted: NDArray[Any], max_risk: float | 
         divergence = low + (1 - mean) * np.log((1 - mean) / (1 - max_risk))
     hoeffding = np.exp(-k * divergence)
     # A total that is an integer but for rounding must not count one more.
-    bentkus = np.e * binomial_p(np.minimum(np.ceil(np.asarray(total) - 1e-9), k), np.asarray(k), max_risk)
+    bentkus = math.e * binomial_p(np.minimum(np.ceil(np.asarray(total) - 1e-9), k), np.asarray(k), max_risk)
     return np.where(np.asarray(accepted) > 0, np.minimum(1.0, np.minimum(hoeffding, bentkus)), 1.0)
 
 

@@ -11,7 +11,9 @@ from uqeval._check import Float
 from uqeval._result import versions
 from uqeval.decide.calibration import Calibration
 from uqeval.decide.outcome import count
-from uqeval.decide.threshold import Holdout, Threshold, Thresholds
+from uqeval.decide.repeats import digest, marks, row_hashes
+from uqeval.decide.results import Holdout
+from uqeval.decide.threshold import Threshold, Thresholds
 from uqeval.decide.walks import JOINT, largest_certified, shares
 from uqeval.inference.result import Estimate
 
@@ -63,6 +65,10 @@ class Certification:
         # A region that is good enough for a smaller risk is good enough for a larger one.
         best = {gamma: max(values[other] for other in values if other <= gamma) for gamma in self.targets}
         source: dict[str, Any] = {"score": name, "data_hash": everything.data_hash(), "created_with": versions()}
+        hashes = row_hashes(cal.score, cal.loss)
+        whole = hashes if cal is everything else row_hashes(everything.score, everything.loss)
+        batches = digest(whole), digest(hashes)
+        source |= {"batches": tuple(dict.fromkeys(batches)), "marks": marks(cal.score, hashes, cal.sorted)}
         return Thresholds(
             replace(self._threshold(cal, tested, rest, gamma, best[gamma]), **source) for gamma in self.targets
         )

@@ -26,6 +26,9 @@ from uqeval.decide.rows import (
 from uqeval.decide.threshold import Thresholds
 from uqeval.decide.walks import DEFAULT, METHODS
 from uqeval.inputs import Predictions
+from uqeval.metrics.areas import Ranking
+from uqeval.metrics.copies import copies_notes, find_copies
+from uqeval.scores.registry import one_ranking
 
 
 def choose_threshold(
@@ -56,7 +59,8 @@ def choose_threshold(
     ----------
     score : array-like of shape (n,)
         Uncertainty; higher means less sure. Or several, as a dict of name → array: the one that accepts most is
-        chosen, each tested at its share of 1 − level. With `predictions`: the name of a score, or a list of names.
+        chosen, each tested at its share of 1 − level; those that rank all rows alike are one score, the first. With
+        `predictions`: the name of a score, or a list of names.
     error : array-like of shape (n,)
         1 where the prediction is wrong, else 0; or a loss in [0, 1]; or what `truth.misaligned` gives.
     max_risk : float or list of float
@@ -132,6 +136,8 @@ def choose_threshold(
     with warned() as notes:
         target = find_target(error, predictions, risk, clusters, tie, weights)
         cals = clean_rows(find_scores(score, predictions), target, nan, bound)
+        if fixed is None:  # which lie elsewhere in each
+            cals = _one_of_each(cals, predictions)
         tried = max(len(cals), int(n_scores))
         delta = (1 - level) / (len(targets) * tried)
         first = next(iter(cals.values()))
@@ -169,6 +175,19 @@ def choose_threshold(
             )
     best = Thresholds(replace(t, warnings=tuple(notes)) for t in best)
     return best[0] if np.ndim(max_risk) == 0 else best  # type: ignore[arg-type]
+
+
+def _one_of_each(cals: dict[str | None, Calibration], predictions: Predictions | None) -> dict[str | None, Calibration]:
+    """Without scores that accept the same rows as an earlier one does: they are one hypothesis."""
+    rankings = {str(name): Ranking(cal.score) for name, cal in cals.items()}
+    copies = find_copies(rankings, [] if predictions is None else one_ranking(rankings, predictions))
+    for note in copies_notes(copies.groups):
+        notify(note)
+    found = {name: cal for name, cal in cals.items() if str(name) not in copies.first}
+    for name, cal in found.items():
+        if (ranking := rankings[str(name)]).ordered:
+            found[name] = replace(cal, ranking=ranking)
+    return found
 
 
 def _refuse(method: str, cal: Calibration, cluster_method: str) -> None:

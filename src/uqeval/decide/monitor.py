@@ -19,15 +19,30 @@ from numpy.typing import NDArray
 
 from uqeval._check import Float, check_count, check_level
 from uqeval._errors import InputError
-from uqeval._result import number
+from uqeval._result import Result, number
 from uqeval.decide import bounds
-from uqeval.decide.outcome import Outcome
+from uqeval.decide.outcome import Outcome, interval_of_sums
 from uqeval.decide.results import Stored
 from uqeval.decide.rows import check_target
 
 # Chosen by simulation: a larger first stake notices what is wrong from the start a little earlier, and all else later.
 FIRST = 0.7  # of the coin is at stake from the start
 FADING = 0.15  # savings fall with this power of the errors that the promise allows: slowly enough for any lifetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckedRows(Result):
+    """What some of the checked rows show, all numbers of the same rows."""
+
+    n: int = 0
+    n_accepted: int = 0
+    errors_accepted: float = 0.0
+    coverage: float = math.nan
+    risk: float = math.nan
+    risk_interval: tuple[float, float] = (math.nan, math.nan)  # pointwise: for a single look
+    # Of a batch: valid for a single look. Of all rows: valid however often one looks; NaN with a `run_length`, where
+    # false alarms are rare but will come.
+    p_value: float = math.nan
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -38,23 +53,56 @@ class Check(Stored):
     # Evidence that the risk is above the promise, over all looks: an alarm at 1 / (1 − level). It is an e-value, and at
     # most 1 on average while the promise holds; with a `run_length` it is an e-detector, which grows by its income.
     e_value: float = 1.0
-    p_value: float = 1.0  # of this batch alone, valid for a single look
     max_risk: float
     level: float
     run_length: int | None  # units between false alarms, on average; None: hardly one in a lifetime
     looks: int = 0
-    n: int = 0  # rows seen over all looks
-    units: int = 0  # independent ones that counted: rows, or clusters
-    n_accepted: int = 0
-    errors_accepted: float = 0.0
-    coverage: float = math.nan
-    risk: float = math.nan
-    risk_interval: tuple[float, float] = (math.nan, math.nan)  # pointwise, for this batch alone
+    units: int = 0  # independent ones that counted, over all looks: rows, or clusters
+    batch: CheckedRows = CheckedRows()  # the rows of the last look
+    all: CheckedRows = CheckedRows()  # the rows of all looks
     alarm_after: int | None = None  # rows seen when the alarm came
     threshold_hash: str
     largest_cluster: int | None  # what a cluster's loss is measured against; None for independent rows
-    votes: tuple[float, float] = (0.0, 0.0)  # what counts over all looks, and its loss: rows, or votes of clusters
+    moments: tuple[float, ...] = (
+        0.0,
+    ) * 6  # `bounds.Moments` of what counts over all looks: rows, or votes of clusters
     log_wealth: tuple[float, ...] = ()  # of each stake; none before the first look
+    batches: tuple[str, ...] = ()  # digests of the last looks, of two rows or more: none counts twice
+
+    @property
+    def n(self) -> int:
+        """Rows seen over all looks."""
+        return self.all.n
+
+    @property
+    def n_accepted(self) -> int:
+        """Rows accepted over all looks."""
+        return self.all.n_accepted
+
+    @property
+    def errors_accepted(self) -> float:
+        """Their errors, or loss."""
+        return self.all.errors_accepted
+
+    @property
+    def coverage(self) -> float:
+        """Share of all rows that was accepted."""
+        return self.all.coverage
+
+    @property
+    def risk(self) -> float:
+        """Over all looks."""
+        return self.all.risk
+
+    @property
+    def risk_interval(self) -> tuple[float, float]:
+        """Of the last batch alone."""
+        return self.batch.risk_interval
+
+    @property
+    def p_value(self) -> float:
+        """Of the last batch alone, valid for a single look."""
+        return self.batch.p_value
 
     @property
     def mode(self) -> str:
@@ -68,18 +116,26 @@ class Check(Stored):
                 "This Check was made by an earlier uqeval, whose monitor saved nothing for later: it cannot go on. "
                 "Start a new one; an alarm that the old one raised stands."
             )
+        if isinstance(data.get("votes"), list) and len(data["votes"]) == 2:
+            data = _of_mixed_rows(data)
         stored = super()._from_dict(data)
         if len(stored.log_wealth) != len(bounds.RISES) or any(map(math.isnan, stored.log_wealth)):
             raise InputError("This Check holds no wealth that this uqeval can go on with. Start a new one.")
+        if len(stored.moments) != len(bounds.Moments._fields):
+            raise InputError("This Check holds no sums that this uqeval can go on with. Start a new one.")
         if stored.units < 0 or (stored.run_length is not None and stored.run_length < 1):
             raise InputError("This Check counts fewer than no units. Start a new one.")
         return stored
 
     def frame_rows(self) -> list[dict[str, Any]]:
         """One row."""
-        skipped = ("schema_version", "log_wealth", "risk_interval", "votes")
+        skipped = ("schema_version", "log_wealth", "moments", "batches", "batch", "all")
         row = {k: v for k, v in self.to_dict().items() if k not in skipped}
-        return [row | {"risk_low": self.risk_interval[0], "risk_high": self.risk_interval[1]}]
+        for name, rows in (("batch", self.batch), ("all", self.all)):
+            low, high = rows.risk_interval
+            told = rows.to_dict() | {"risk_low": low, "risk_high": high}
+            row |= {f"{name}_{k}": v for k, v in told.items() if k != "risk_interval"}
+        return [row]
 
     def __str__(self) -> str:
         seen = (
@@ -146,28 +202,57 @@ def look(start: Check, previous: Any, inside: NDArray[np.bool_], seen: Outcome, 
         # at the start: a coin for each of many rows that came in one look would be an alarm by itself.
         staked = min(1.0, purse.added(before.units, seen.units))
         wealth = np.logaddexp(wealth, np.log(staked * purse.shares))
-    n, accepted = before.n + len(inside), before.n_accepted + int(inside.sum())
-    alarm_now = n if seen.units and log_e >= -math.log1p(-start.level) else None
+    e_value = float(np.exp(min(log_e, 700.0))) if seen.units else before.e_value
+    alarm_now = before.n + len(inside) if seen.units and log_e >= -math.log1p(-start.level) else None
     alarm_after = alarm_now if before.holds else before.alarm_after
-    low, high = seen.interval(start.level)
-    votes, lost = before.votes[0] + seen.votes, before.votes[1] + seen.lost
+    sums = bounds.Moments(*(np.array([a]) + b for a, b in zip(before.moments, seen.moments, strict=True)))
+    batch = _rows(CheckedRows(), inside, seen, seen.votes, seen.lost)
+    everything = _rows(before.all, inside, seen, sums.rows[0], sums.loss[0])
+    p_so_far = math.nan if start.run_length is not None else min(_known(before.all.p_value, 1.0), 1 / max(e_value, 1.0))
     return replace(
         before,
         holds=alarm_after is None,
-        e_value=float(np.exp(min(log_e, 700.0))) if seen.units else before.e_value,
-        p_value=seen.rise_p(start.max_risk),
+        e_value=e_value,
         looks=before.looks + 1,
-        n=n,
         units=before.units + seen.units,
+        batch=replace(batch, risk_interval=tuple(seen.interval(start.level)), p_value=seen.rise_p(start.max_risk)),
+        all=replace(
+            everything,
+            risk_interval=tuple(interval_of_sums(sums, seen.clusters is None, start.level)),
+            p_value=p_so_far,
+        ),
+        alarm_after=alarm_after,
+        moments=tuple(float(part[0]) for part in sums),
+        log_wealth=tuple(wealth.tolist()),
+    )
+
+
+def _rows(before: CheckedRows, inside: NDArray[np.bool_], seen: Outcome, votes: float, lost: float) -> CheckedRows:
+    n, accepted = before.n + len(inside), before.n_accepted + int(inside.sum())
+    return CheckedRows(
+        n=n,
         n_accepted=accepted,
         errors_accepted=before.errors_accepted + float(seen.losses.sum()),
         coverage=accepted / n if n else math.nan,
-        risk=lost / votes if votes else math.nan,
-        risk_interval=(low, high),
-        alarm_after=alarm_after,
-        votes=(votes, lost),
-        log_wealth=tuple(wealth.tolist()),
+        risk=float(lost / votes) if votes else math.nan,
     )
+
+
+def _known(value: float, otherwise: float) -> float:
+    return otherwise if math.isnan(value) else value
+
+
+def _of_mixed_rows(data: dict[str, Any]) -> dict[str, Any]:
+    """The same state as it is written now: it had some numbers of the last batch, some of all rows, and no digests."""
+    every = {name: data.pop(name, None) for name in ("n", "n_accepted", "errors_accepted", "coverage", "risk")}
+    interval, p_value, (votes, lost) = data.pop("risk_interval", None), data.pop("p_value", None), data.pop("votes")
+    last = CheckedRows().to_dict() | {"risk_interval": interval, "p_value": p_value}
+    return data | {
+        "batch": last,
+        "all": every | {"risk_interval": [None, None], "p_value": None},
+        "moments": [None, lost, votes, None, None, None],  # the interval of all rows will not be known
+        "batches": [],
+    }
 
 
 def _continued(previous: Any, start: Check) -> Check:

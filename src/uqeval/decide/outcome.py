@@ -40,6 +40,15 @@ class Outcome:
         return float((self.losses if self.clusters is None else self.clusters[0]).sum())
 
     @property
+    def moments(self) -> bounds.Moments:
+        """Sums of what counts, which add up over looks."""
+        return bounds.moments(*self.clusters) if self.clusters is not None else bounds.moments(self.losses, self._ones)
+
+    @property
+    def _ones(self) -> Float:
+        return np.ones(len(self.losses))
+
+    @property
     def _binary(self) -> bool:
         return bool(((self.losses == 0) | (self.losses == 1)).all())
 
@@ -49,7 +58,7 @@ class Outcome:
             return cluster_interval(*self.clusters, level)
         if self._binary and len(self.losses):
             return clopper_pearson(self.losses.sum(), len(self.losses), level)
-        return cluster_interval(self.losses, np.ones(len(self.losses)), level)
+        return cluster_interval(self.losses, self._ones, level)
 
     def estimate(self, level: float) -> Estimate:
         """The mean loss with its interval."""
@@ -108,6 +117,17 @@ def count(
         votes = 1 / np.bincount(clusters, minlength=number)
         total, rows = votes * total, votes * rows
     return Outcome(np.sort(losses), (total, rows))
+
+
+def interval_of_sums(of: bounds.Moments, independent: bool, level: float) -> Interval:
+    """`Outcome.interval` of rows of which only the sums are known: of many looks."""
+    rows, loss = float(of.rows[0]), float(of.loss[0])
+    if not rows or math.isnan(float(of.rows2[0])):
+        return UNKNOWN
+    if independent and loss == float(of.loss2[0]):  # all are 0 or 1
+        return clopper_pearson(loss, rows, level)
+    low, high = cluster_intervals(of, level)
+    return Interval(float(low[0]), float(high[0]))
 
 
 def cluster_interval(total: Float, rows: Float, level: float) -> Interval:

@@ -3,7 +3,8 @@
 import json
 import math
 from collections.abc import Iterable
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
+from decimal import ROUND_FLOOR, Decimal
 from pathlib import Path
 from types import UnionType
 from typing import Any, Self, get_args, get_origin, get_type_hints
@@ -13,6 +14,7 @@ import numpy as np
 from uqeval._check import check_level
 from uqeval._errors import InputError
 from uqeval._result import Result
+from uqeval.inference.result import Estimate
 
 SCHEMA_VERSION = 1
 
@@ -20,6 +22,29 @@ SCHEMA_VERSION = 1
 def with_notes(lines: Iterable[str], warnings: Iterable[str]) -> str:
     """The lines, and below them what to beware of."""
     return "\n".join((*lines, *(f"! {note}" for note in warnings)))
+
+
+def shown(value: float, digits: int = 10) -> str:
+    """So many digits of a threshold, rounded down: what is printed never accepts more than what was certified."""
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    text = f"{value:.{digits}g}"
+    if float(text) > value:
+        exact = Decimal(value)
+        step = Decimal(1).scaleb(exact.adjusted() + 1 - digits)
+        text = f"{float(exact.quantize(step, rounding=ROUND_FLOOR)):.{digits}g}"
+    return text
+
+
+@dataclass(frozen=True)
+class Holdout(Result):
+    """The threshold on rows that did not choose it: honest estimates of its coverage and its risk."""
+
+    n: int
+    n_accepted: int
+    errors_accepted: float
+    coverage: Estimate
+    risk: Estimate
 
 
 class Curve(Result):
@@ -60,18 +85,53 @@ class Stored(Result):
 
 def read_json(text: str | Path, what: str) -> dict[str, Any]:
     """The object in a JSON text, or in the file of that path, of the schema that this version reads."""
+    path = text
     try:
-        if isinstance(text, Path) or not text.lstrip().startswith("{"):
+        if isinstance(text, Path) or not (len(text) > _LONGEST_NAME or "\n" in text or text.lstrip()[:1] in ("{", "")):
             text = Path(text).read_text(encoding="utf-8")
         data = json.loads(text)
         schema = data.pop("schema_version")
     except OSError as error:
-        raise InputError(f"The {what} file {str(text)!r} cannot be read ({error.strerror}).") from None
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise InputError(f"This is not the JSON of a {what}: {error!r}. Pass what to_json wrote.") from None
+        raise InputError(f"The {what} file {str(path)!r} cannot be read ({error.strerror}).") from None
+    except (ValueError, TypeError, KeyError, AttributeError):
+        kind = kind_of_text(text) if isinstance(text, str) else "no text"
+        raise InputError(f"This is not the JSON of a {what}: it is {kind}. Pass what to_json wrote.") from None
     if schema != SCHEMA_VERSION:
-        raise InputError(f"The {what} has schema_version {schema!r}; this uqeval reads {SCHEMA_VERSION}.")
+        raise InputError(f"The {what} has schema_version {_short(schema)}; this uqeval reads {SCHEMA_VERSION}.")
     return data
+
+
+def kind_of_text(text: str) -> str:
+    """What a file that is not what it should be holds, in words: never its content, which may be private or long."""
+    if not text.strip():
+        return "nothing"
+    try:
+        data = json.loads(text)
+    except ValueError:
+        begins = text.lstrip()[:1] in ("{", "[")
+        return "broken JSON (cut off, or changed by hand)" if begins else "no JSON"
+    if not isinstance(data, dict):
+        return "a list" if isinstance(data, list) else "a single value"
+    for key, kind in _KINDS.items():
+        if key in data:
+            return kind
+    return "JSON of something else"
+
+
+_LONGEST_NAME = 1024  # characters of a path
+# By what only they have.
+_KINDS = {
+    "log_wealth": "a check",
+    "thresholds": "thresholds",
+    "rows_needed": "a threshold",
+    "estimates": "an evaluation",
+    "pairs": "a comparison",
+}
+
+
+def _short(value: Any) -> str:
+    """A value inside a message."""
+    return text if len(text := repr(value)) <= 40 else f"a {type(value).__name__}"
 
 
 def _fields(kind: type, data: dict[str, Any]) -> dict[str, Any]:
@@ -103,5 +163,5 @@ def _value(kind: type, name: str, declared: Any, value: Any) -> Any:
             return option(**_fields(option, value))
     allowed = {get_origin(option) or option for option in options} | ({int} if float in options else set())
     if type(value) not in allowed - {tuple}:
-        raise _refusal(kind, f"{name!r} is {value!r}")
+        raise _refusal(kind, f"{name!r} is {_short(value)}")
     return value

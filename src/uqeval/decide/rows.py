@@ -160,6 +160,28 @@ def only_score(name: str, score: Any, predictions: Predictions | None, advice: s
     return next(iter(scores.items()))
 
 
+def own_score(score: Any, predictions: Predictions | None, own: str | None) -> Any:
+    """The values of the score, which must be the threshold's `own` where both have a name."""
+    name, values = only_score("score", score, predictions)
+    if None not in (name, own) and name != own:
+        raise InputError(
+            f'The threshold is for the score "{own}", not for "{name}": another score has another scale. '
+            f'Pass "{own}", or choose a threshold for "{name}".'
+        )
+    return values
+
+
+def new_rows(
+    score: Any, error: Any, predictions: Predictions | None, clusters: Any, own: str | None, what: str
+) -> tuple[Any, Any, Any]:
+    """Score, what may be bad, and clusters of rows that a threshold is checked on."""
+    values = own_score(score, predictions, own)
+    target = find_target(error, predictions, what, clusters, "drop")
+    if target.weights is not None:
+        raise InputError(f"The predictions have `weights`. {UNWEIGHTED}")
+    return values if target.kept is None else values[target.kept], target.rows, target.clusters
+
+
 def clean_rows(
     scores: Mapping[str | None, Any], target: Target, nan: Nan, bound: str = "betting"
 ) -> dict[str | None, Calibration]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
-from decimal import ROUND_FLOOR, Decimal
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,38 +18,17 @@ from uqeval._errors import InputError, notify
 from uqeval._result import Grid, Result, as_text, number, strict, to_json
 from uqeval.decide.monitor import Check, expected_delay, look
 from uqeval.decide.outcome import count
-from uqeval.decide.results import SCHEMA_VERSION, Stored, read_json, with_notes
-from uqeval.decide.rows import CLUSTER_METHODS, RISKS, UNWEIGHTED, check_target
+from uqeval.decide.repeats import refuse_repeats, row_hashes
+from uqeval.decide.results import SCHEMA_VERSION, Holdout, Stored, read_json, with_notes
+from uqeval.decide.results import shown as shown
+from uqeval.decide.rows import CLUSTER_METHODS, RISKS, UNWEIGHTED, check_target, new_rows, own_score
 from uqeval.decide.walks import JOINT, METHODS
-from uqeval.inference.result import Estimate
+from uqeval.inputs import Predictions
 
 _OLD_TEST = (
     "This threshold was chosen by an earlier version, whose test for clusters broke its promise where large clusters "
     "are wrong more often than small ones. Choose it again."
 )
-
-
-def shown(value: float, digits: int = 10) -> str:
-    """So many digits of a threshold, rounded down: what is printed never accepts more than what was certified."""
-    if math.isinf(value):
-        return "∞" if value > 0 else "−∞"
-    text = f"{value:.{digits}g}"
-    if float(text) > value:
-        exact = Decimal(value)
-        step = Decimal(1).scaleb(exact.adjusted() + 1 - digits)
-        text = f"{float(exact.quantize(step, rounding=ROUND_FLOOR)):.{digits}g}"
-    return text
-
-
-@dataclass(frozen=True)
-class Holdout(Result):
-    """The threshold on rows that did not choose it: honest estimates of its coverage and its risk."""
-
-    n: int
-    n_accepted: int
-    errors_accepted: float
-    coverage: Estimate
-    risk: Estimate
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,6 +64,9 @@ class Threshold(Stored):
     warnings: tuple[str, ...] = ()
     largest_weight: float | None = None  # rows are weighted: then so are coverage and risk, here and to come
     declared: bool = False  # whether the largest cluster (or weight) was declared; else it is the largest seen
+    # To know calibration rows again: digests of all and of those that chose, marks of some (`decide.repeats`).
+    batches: tuple[str, ...] = ()
+    marks: tuple[str, ...] = ()
 
     # ---- use ----
 
@@ -94,22 +75,23 @@ class Threshold(Stored):
         """Whether the promise is on P(accepted and wrong), over all inputs, rather than on the accepted ones."""
         return self.method in JOINT
 
-    def accept(self, score: ArrayLike) -> NDArray[np.bool_]:
-        """True where one may act: score ≤ value.
+    def accept(self, score: ArrayLike | Mapping[str, ArrayLike]) -> NDArray[np.bool_]:
+        """True where one may act: score ≤ value. A dict of a name and its values is refused for another score.
 
         Examples
         --------
         >>> Threshold.from_value(0.5, max_risk=0.05).accept([0.1, 0.5, 0.7])
         array([ True,  True, False])
         """
-        inside: NDArray[np.bool_] = check_vector("score", score, finite=False, hint=MEND) <= self.value
+        values = check_vector("score", own_score(score, None, self.score), finite=False, hint=MEND)
+        inside: NDArray[np.bool_] = values <= self.value
         # A score of −inf is not below a threshold that accepts nothing.
         return inside if self.feasible else np.zeros(len(inside), dtype=np.bool_)
 
     def check(
         self,
-        score: ArrayLike,
-        error: ArrayLike,
+        score: ArrayLike | Mapping[str, ArrayLike] | str,
+        error: ArrayLike | None = None,
         *,
         clusters: ArrayLike | None = None,
         previous: Check | None = None,
@@ -117,6 +99,8 @@ class Threshold(Stored):
         level: float | None = None,
         run_length: int | None = None,
         nan: Nan = "raise",
+        predictions: Predictions | None = None,
+        again: bool = False,
     ) -> Check:
         """Whether the promised risk still holds on new labelled rows.
 
@@ -129,7 +113,8 @@ class Threshold(Stored):
         ----------
         score, error : array-like of shape (n,)
             New rows, as for `choose_threshold`. Where it had weights: rows drawn as inputs come, not the weighted
-            sample, since each counts once here.
+            sample, since each counts once here. A score may be a dict of its name and values, or a name with
+            `predictions`: one that the threshold was not chosen for is refused.
         clusters : array-like of shape (n,), optional
             Needed where the threshold was chosen with clusters; all rows of a cluster belong into one call.
         previous : Check, optional
@@ -144,11 +129,16 @@ class Threshold(Stored):
             a false alarm has a chance of at most (1 − level) + n / run_length.
         nan : "raise" or "omit"
             What to do with rows that hold NaN.
+        predictions : Predictions, optional
+            Where the score, the errors and the clusters come from.
+        again : bool
+            Count rows although they are those of an earlier look (or of the calibration), which is refused.
 
         Returns
         -------
         Check
-            ``check.holds``, ``check.e_value`` over all looks, ``check.p_value`` of this batch.
+            ``check.holds``, ``check.e_value`` over all looks; ``check.batch`` and ``check.all``, what these rows and
+            all rows so far show.
 
         Examples
         --------
@@ -158,13 +148,14 @@ class Threshold(Stored):
         """
         if self.largest_weight is not None and previous is None:
             notify(UNWEIGHTED)
+        values, bad, clusters = new_rows(score, error, predictions, clusters, self.score, self.what)
         if clusters is None and self.n_clusters is not None:
             raise InputError("The threshold was chosen with `clusters`. Pass the clusters of the new rows too.")
         most = self.largest_cluster if largest_cluster is None else check_count("largest_cluster", largest_cluster)
         if clusters is not None and most is None:
             raise InputError("The threshold knows no clusters. Pass largest_cluster=, the most rows that one can have.")
         # A service may look after every row, or at a batch that happens to be empty.
-        s, e, _, g = check_rows(score, error, kind="loss01", clusters=clusters, nan=nan, least=0)
+        s, e, _, g = check_rows(values, bad, kind="loss01", clusters=clusters, nan=nan, least=0)
         if self.what != "loss" and e.dtype != np.uint8 and len(e):
             row = int(np.flatnonzero((e != 0) & (e != 1))[0])
             raise InputError(
@@ -180,7 +171,9 @@ class Threshold(Stored):
         )
         inside, one_vote = self.accept(s), self.cluster_method == "subsample"
         seen = count(inside, e, g, joint=self.joint, one_vote=one_vote)
-        return look(start, previous, inside, seen, one_vote=one_vote)
+        after = look(start, previous, inside, seen, one_vote=one_vote)
+        batches = refuse_repeats(row_hashes(s, e), self.batches, self.marks, after.batches, again)
+        return replace(after, batches=batches)
 
     def expected_delay(
         self, factor: float = 2.0, *, level: float | None = None, after: int = 10_000, run_length: int | None = None
@@ -232,7 +225,7 @@ class Threshold(Stored):
         data.pop("promise", None)  # the other fields say it
         # What files of version 0.1 lack. Their t-test took the average cluster for the largest.
         old = "declared" not in data
-        data = {"largest_weight": None, "declared": False} | data
+        data = {"largest_weight": None, "declared": False, "batches": [], "marks": []} | data
         if old and data.get("cluster_method") == "t" and isinstance(data.get("warnings"), list):
             data["warnings"].append(_OLD_TEST)
         stored = super()._from_dict(data)
@@ -246,7 +239,7 @@ class Threshold(Stored):
 
     def frame_rows(self) -> list[dict[str, Any]]:
         """One row."""
-        skipped = ("coverage_interval", "holdout", "created_with", "warnings")
+        skipped = ("coverage_interval", "holdout", "created_with", "warnings", "batches", "marks")
         row = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in skipped}
         row |= {"coverage_low": self.coverage_interval[0], "coverage_high": self.coverage_interval[1]}
         if self.holdout is not None:

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from uqeval._check import Nan, Progress, check_choice, check_level, check_seed
 from uqeval._errors import InputError, UQWarning, collected, notify
-from uqeval.distributed.given import Arrays, Where
+from uqeval.distributed.given import Arrays, Where, check_risk, refuse_risk
 from uqeval.distributed.source import Source
 from uqeval.inference.bootstrap import check_resamples
 from uqeval.inputs import Predictions
@@ -35,6 +35,9 @@ def compare(
     score: str | Sequence[str] | None = None,
     error: ArrayLike | str | None = None,
     loss: ArrayLike | str | None = None,
+    correct: ArrayLike | str | None = None,
+    quality: ArrayLike | str | None = None,
+    risk: str | None = None,
     weights: ArrayLike | None = None,
     clusters: ArrayLike | None = None,
     groups: ArrayLike | None = None,
@@ -75,7 +78,9 @@ def compare(
         than 20 errors it has more power. In memory only.
     seed : int or numpy Generator
         For the draws behind max-t, the bootstrap and the swaps.
-    score, error, loss, weights, clusters, groups, by, cluster, engine, memory_limit, client, spill, nan, progress
+    score, error, loss, correct, quality, risk, weights, clusters, groups, nan
+        As in `uqeval.evaluate`.
+    by, cluster, engine, memory_limit, client, spill, progress
         As in `uqeval.evaluate`.
 
     Returns
@@ -104,8 +109,8 @@ def compare(
     drawn, swaps = (count if method == name else 0 for name in ("bootstrap", "permutation"))
     adjust = "holm" if swaps and adjust == "max-t" else adjust
     baseline = None if baseline is None else str(baseline)  # as the names, which may come as numbers
-    question = Question(chosen, baseline, adjust, level, rng, drawn, progress, swaps)
-    arrays = Arrays(score, error, loss, weights, clusters, groups)
+    question = Question(chosen, baseline, adjust, level, rng, drawn, progress, swaps, check_risk(risk))
+    arrays = Arrays(score, error, loss, correct, quality, weights, clusters, groups)
     where = Where(engine, memory_limit, client, spill, by, cluster)
     if isinstance(candidates, Mapping):
         if candidates and all(isinstance(value, Predictions) for value in candidates.values()):
@@ -118,6 +123,7 @@ def compare(
             if opened.pred is not None:
                 found = compare_rows(opened.pred, opened.scores, question)
             else:
+                refuse_risk(risk)
                 from uqeval.distributed.plan.differences import compare_engine
 
                 found = compare_engine(*opened.on_engine([metric], None if method == "influence" else method), question)

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from uqeval._check import Nan, Progress, check_choice, check_level, check_seed_kind
 from uqeval._errors import UQWarning, collected, notify
-from uqeval.distributed.given import Arrays, Where
+from uqeval.distributed.given import Arrays, Where, check_risk, refuse_risk
 from uqeval.distributed.source import Source
 from uqeval.evaluation.evaluate import How, evaluate_rows
 from uqeval.evaluation.result import Evaluation
@@ -32,6 +32,9 @@ def evaluate(
     score: ArrayLike | Mapping[str, ArrayLike] | str | None = None,
     error: ArrayLike | str | None = None,
     loss: ArrayLike | str | None = None,
+    correct: ArrayLike | str | None = None,
+    quality: ArrayLike | str | None = None,
+    risk: str | None = None,
     weights: ArrayLike | None = None,
     clusters: ArrayLike | None = None,
     groups: ArrayLike | None = None,
@@ -57,6 +60,11 @@ def evaluate(
         Uncertainty; higher means less sure. With a file or frame: the columns of your own scores, as "unc_*".
     error, loss, weights, clusters, groups : array-like of shape (n,), optional
         As in `Predictions`; at least one of `error` and `loss`. With a file or frame: names of columns.
+    correct, quality : array-like of shape (n,), or the name of a column; optional
+        In place of `error` and `loss`, where high is good: the error is 1 − correct, the loss 1 − quality.
+    risk : "error" or "loss", optional
+        What AURC and its relatives, the charts and the report's thresholds take where both are known: the errors by
+        default. `Evaluation.targets` says what each metric used.
     scores : list of str, optional
         Which scores to judge, by name; all that the predictions allow by default (`uqeval.scores.available`).
     metrics : list of str, optional
@@ -105,9 +113,9 @@ def evaluate(
     count = check_resamples(resamples) if check_choice("method", method, ("default", "bootstrap")) == "bootstrap" else 0
     # One seed for all: an interval does not depend on what else is asked for.
     draws = int(seed.integers(2**63)) if isinstance(seed, np.random.Generator) else seed
-    how = How(level, count, draws, progress)
+    how = How(level, count, draws, progress, check_risk(risk))
     named = [metrics] if isinstance(metrics, str) else None if metrics is None else list(metrics)
-    arrays = Arrays(score, error, loss, weights, clusters, groups)
+    arrays = Arrays(score, error, loss, correct, quality, weights, clusters, groups)
     where = Where(engine, memory_limit, client, spill, by, cluster)
     with collected() as raised:
         opened = Source.open(source, arrays, where, scores, named, columns, nan, progress)
@@ -115,6 +123,7 @@ def evaluate(
             if opened.pred is not None:
                 found = evaluate_rows(opened.pred, opened.scores, named, how)
             else:
+                refuse_risk(risk)
                 from uqeval.distributed.plan.estimates import evaluate_engine
 
                 found = evaluate_engine(*opened.on_engine(named, "bootstrap" if count else None), how)

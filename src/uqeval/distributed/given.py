@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
+from uqeval._check import check_choice
 from uqeval._errors import InputError
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ class Arrays:
     score: Any = None
     error: Any = None
     loss: Any = None
+    correct: Any = None
+    quality: Any = None
     weights: Any = None
     clusters: Any = None
     groups: Any = None
@@ -31,9 +34,23 @@ class Arrays:
         """As names of columns of a file or frame."""
         for name, value in self.given().items():
             texts = isinstance(value, str) or (name == "score" and isinstance(value, list | tuple))
-            if name not in ("score", "error", "loss") or not texts:
+            if name not in ("score", "error", "loss", "correct", "quality") or not texts:
                 raise InputError(f"Pass `{name}` inside the predictions, or plain arrays only; not both.")
         return self.given()
+
+
+def check_risk(risk: str | None) -> str | None:
+    """What the selective metrics take: what there is by default."""
+    return None if risk is None else check_choice("risk", risk, ("error", "loss"))
+
+
+def refuse_risk(risk: str | None) -> None:
+    """An engine knows the selective metrics of errors only."""
+    if risk == "loss":
+        raise InputError(
+            'risk="loss" needs all rows in memory: piece by piece AURC and its relatives are computed of 0/1 errors. '
+            'Leave it out, or pass engine="memory".'
+        )
 
 
 @dataclass(frozen=True)

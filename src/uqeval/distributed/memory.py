@@ -5,19 +5,19 @@ An estimate from what Parquet says of itself, or from the size and the first row
 
 import json
 import os
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
 from uqeval._errors import InputError
 from uqeval.inputs.columns import plan_columns
 from uqeval.inputs.files import PredictionFiles
+from uqeval.inputs.paths import is_packed
 
 # Bytes for a row of `uqeval.evaluate`, all metrics: measured with 1 to 10 scores, 2 to 100 classes.
 _ROW, _PER_COLUMN, _PER_SCORE = 60, 42, 150
 # Scores that the model's output gives.
 _SCORES = {"prob": 4, "logit": 2, "member": 7, "member_logit": 1}
-_ZIPPED = 5  # how much longer a text is than its .gz
+_ZIPPED = 5  # how much longer a text is than packed
 _HEAD = 1 << 16
 _SHARE = 0.8  # of the free memory
 
@@ -34,8 +34,8 @@ def _needed(files: PredictionFiles, path: str, kind: str, scores: Sequence[str] 
         names, rows = _first_line(path) if kind == "jsonl" else (files.open(path).names, files.open(path).rows)
         plan = plan_columns(names, files.options)
         if rows is None:
-            rows = os.path.getsize(path) * (_ZIPPED if path.endswith(".gz") else 1) // _row(path, kind, len(names))
-    except (InputError, OSError, EOFError, ValueError, zlib.error):
+            rows = os.path.getsize(path) * (_ZIPPED if is_packed(path) else 1) // _row(path, kind, len(names))
+    except (InputError, OSError, EOFError, ValueError):
         return 0  # reading says what is wrong
     known = len(plan.scores) + sum(_SCORES.get(role, 0) for role in (*plan.tables, *plan.members))
     asked = known if scores is None else 1 if isinstance(scores, str) else len(scores)
@@ -43,10 +43,10 @@ def _needed(files: PredictionFiles, path: str, kind: str, scores: Sequence[str] 
 
 
 def _head(path: str) -> bytes:
-    if path.endswith(".gz"):
-        import gzip  # few files are
+    if is_packed(path):
+        import pyarrow as pa  # few files are
 
-        with gzip.open(path) as packed:
+        with pa.input_stream(path, compression="detect") as packed:
             return packed.read(_HEAD)
     with open(path, "rb") as file:
         return file.read(_HEAD)

@@ -13,6 +13,7 @@ from uqeval.evaluation.groups import Groups
 from uqeval.evaluation.row_data import RowData
 from uqeval.inference.measure import Measurement
 from uqeval.inputs import Predictions
+from uqeval.metrics.copies import Groups as SameRanking
 from uqeval.metrics.registry import Metric
 
 
@@ -29,20 +30,24 @@ class Candidate:
 
 
 def find_candidates(
-    given: Predictions | Mapping[str, Predictions], scores: Sequence[str] | str | None, metric: Metric
+    given: Predictions | Mapping[str, Predictions],
+    scores: Sequence[str] | str | None,
+    metric: Metric,
+    risk: str | None = None,
 ) -> list[Candidate]:
     """Scores of one model, or models by name."""
     asked = [scores] if isinstance(scores, str) else None if scores is None else list(dict.fromkeys(scores))
     if asked == []:
         raise InputError("`scores` is empty. Leave it out for all, or name at least two.")
     if not isinstance(given, Predictions):
-        found = _models(given, asked, metric)
+        found = _models(given, asked, metric, risk)
     elif not metric.uses_score:
         raise InputError(f"{metric.name} is the same for all scores of one model. Compare models instead.")
     else:
-        data = RowData.of(without_zero_weights(given))
+        data = RowData.of(without_zero_weights(given), risk)
         names = check_scores(given, asked)
         data.compute_scores(names)
+        data.find_copies(names)
         found = [Candidate(name, data, name) for name in names]
     if len(found) < 2:
         raise InputError(f"Only one candidate ({found[0].name}). Pass at least two.")
@@ -50,6 +55,18 @@ def find_candidates(
         if missing := candidate.data.missing(metric):
             raise InputError(f"{metric.name} needs {', '.join(missing)}, which {candidate.name} does not give.")
     return found
+
+
+def without_copies(found: list[Candidate], baseline: str | None) -> tuple[list[Candidate], SameRanking]:
+    """One candidate of each ranking of a model, the baseline where it is one of them; and who is one ranking."""
+    together: dict[tuple[int, str | None], list[Candidate]] = {}
+    for c in found:
+        score = c.score if c.score is None else c.data.copies.first.get(c.score, c.score)
+        together.setdefault((id(c.data), score), []).append(c)
+    same = [sorted(group, key=lambda c: c.name != baseline) for group in together.values()]
+    kept = {group[0].name for group in same}
+    groups = tuple(tuple(c.name for c in group) for group in same if len(group) > 1)
+    return [c for c in found if c.name in kept], groups
 
 
 def by_group(found: list[Candidate], groups: Int, parts: int) -> Iterator[list[Candidate]]:
@@ -60,11 +77,13 @@ def by_group(found: list[Candidate], groups: Int, parts: int) -> Iterator[list[C
         yield [replace(c, data=own[id(c.data)]) for c in found]
 
 
-def _models(given: Mapping[str, Predictions], asked: list[str] | None, metric: Metric) -> list[Candidate]:
+def _models(
+    given: Mapping[str, Predictions], asked: list[str] | None, metric: Metric, risk: str | None
+) -> list[Candidate]:
     (first, reference), *rest = given.items()
     for name, pred in rest:
         _same_rows(first, reference, name, pred)
-    rows = {name: RowData.of(without_zero_weights(pred)) for name, pred in given.items()}
+    rows = {name: RowData.of(without_zero_weights(pred), risk) for name, pred in given.items()}
     if not metric.uses_score:
         return [Candidate(name, data, None) for name, data in rows.items()]
     if asked is None:
@@ -74,6 +93,8 @@ def _models(given: Mapping[str, Predictions], asked: list[str] | None, metric: M
         if not common:
             raise InputError("The models have no score in common. Name one for all with scores=.")
         asked = common[:1]
+    for name, data in rows.items():
+        data.find_copies(check_scores(given[name], asked))
     return [
         Candidate(name if len(asked) == 1 else f"{name} / {score}", data, score)
         for name, data in rows.items()

@@ -1,5 +1,7 @@
 """Paired differences, overall and by group: of rows in memory, and from whatever gives a joint tally."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -8,7 +10,7 @@ import numpy as np
 
 from uqeval._check import Progress
 from uqeval._errors import UQWarning, collected, notify
-from uqeval.evaluation.candidates import Candidate, by_group, find_candidates, find_pairs
+from uqeval.evaluation.candidates import Candidate, by_group, find_candidates, find_pairs, without_copies
 from uqeval.evaluation.comparison import Comparison, Pair
 from uqeval.evaluation.evaluate import spans_groups
 from uqeval.evaluation.row_data import RowData
@@ -20,6 +22,7 @@ from uqeval.inference.permutation import swap_test
 from uqeval.inference.sample import Sample, kish
 from uqeval.inference.tally import JointTally
 from uqeval.inputs import Predictions
+from uqeval.metrics.copies import Groups
 from uqeval.metrics.registry import Metric
 
 _TIMID = 20  # errors: with fewer the default tests find little
@@ -37,6 +40,7 @@ class Question:
     resamples: int = 0  # 0: variances from influence values
     progress: Progress | None = None
     swaps: int = 0  # 0: no permutation test
+    risk: str | None = None  # what the selective metrics take
     rng: np.random.Generator = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -54,13 +58,17 @@ class Differences(NamedTuple):
     contrasts: list[Contrast]
     intervals: list[tuple[float, float, float]] | None = None  # low, high, adjusted p, where draws gave them
 
+    def only(self, pairs: list[int]) -> Differences:
+        """Some of the pairs."""
+        return self._replace(contrasts=[self.contrasts[k] for k in pairs])
+
 
 def compare_rows(
     given: Predictions | Mapping[str, Predictions], scores: Sequence[str] | str | None, question: Question
 ) -> Comparison:
     """All pairs of candidates in memory; what limits them is in `warnings`."""
     with collected() as raised:
-        found = find_candidates(given, scores, question.metric)
+        found = find_candidates(given, scores, question.metric, question.risk)
         answer = _compared(found, question)
     return replace(answer, warnings=(*dict.fromkeys(raised), *_cautions(question, found)))
 
@@ -74,6 +82,9 @@ def compare_data(data: RowData, names: Sequence[str], question: Question) -> Com
 
 
 def _compared(found: list[Candidate], question: Question, *, by_groups: bool = True) -> Comparison:
+    every = found
+    find_pairs([c.name for c in every], question.baseline)  # says which names there are
+    found, same = without_copies(every, question.baseline)
     names = [candidate.name for candidate in found]
     pairs = find_pairs(names, question.baseline)
     whole = _differences(found, pairs, question)
@@ -88,7 +99,22 @@ def _compared(found: list[Candidate], question: Question, *, by_groups: bool = T
                 continue
             groups[group] = _differences(part, pairs, question)
     answer = answered(question, names, pairs, whole, groups, by_groups and spans_groups(data))
-    return replace(answer, n=data.n)
+    values, metric = _values(every, answer, same, question.metric), question.metric
+    target = data.target_of(metric) if metric.uses_score else None
+    two = target is not None and data.two_targets
+    return replace(answer, n=data.n, values=values, same_ranking=same, target=target, two_targets=two)
+
+
+def _values(every: list[Candidate], answer: Comparison, same: Groups, metric: Metric) -> dict[str, float]:
+    """Of all candidates: an exact copy has the value of its first, one but for rounding its own."""
+    first = {name: group[0] for group in same for name in group}
+    found = {}
+    for c in every:
+        exact = c.name in answer.values or c.score in c.data.copies.exact
+        found[c.name] = (
+            answer.values[first.get(c.name, c.name)] if exact else float(joint([c.measured(metric)]).values[0])
+        )
+    return found
 
 
 def answered(
@@ -168,6 +194,8 @@ def _swapped(
 
 def _resampled(found: list[Candidate], pairs: list[tuple[int, int]], question: Question) -> Differences:
     measured = [candidate.measured(question.metric) for candidate in found]
+    if not pairs:
+        return Differences(joint(measured), [], [])
     drawn = resample(measured, question.resamples, question.rng, question.progress)
     values = joint(measured).values
     defined = ~np.isnan(drawn).any(axis=0)
@@ -196,7 +224,7 @@ def pair_rows(
 
 def _intervals(contrasts: list[Contrast], width: list[float], question: Question) -> list[Interval]:
     """Of differences that have no standard error: simultaneous by Bonferroni."""
-    level = question.level if question.adjust == "none" else 1 - (1 - question.level) / len(contrasts)
+    level = question.level if question.adjust == "none" else 1 - (1 - question.level) / max(1, len(contrasts))
     return [c.interval(one, level) for c, one in zip(contrasts, width, strict=True)]
 
 

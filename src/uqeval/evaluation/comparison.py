@@ -1,8 +1,10 @@
 """The answer to "which is better, and could it be chance?"."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ from uqeval._errors import InputError
 from uqeval._result import Grid, Result, as_text, number, p_text, versions
 from uqeval.evaluation.result import SCHEMA_VERSION
 from uqeval.inference.multiplicity import cliques
+from uqeval.metrics.copies import Groups, copies_notes
 from uqeval.metrics.registry import REGISTRY
 
 
@@ -44,27 +47,53 @@ class Comparison(Result):
     rows: tuple[Pair, ...] = field(repr=False)
     heterogeneity: dict[tuple[str, str], float] = field(default_factory=dict, repr=False)
     warnings: tuple[str, ...] = ()
+    same_ranking: Groups = ()  # candidates that are one ranking: the first of them is compared, for all
+    target: str | None = None  # what the metric ranks the scores against: "error", "loss", "gap", …
+    two_targets: bool = False  # whether there are both errors and a loss of the user's own
     run: Result | None = field(default=None, repr=False, compare=False)  # what it cost, from an engine
 
     def __getitem__(self, key: tuple[str, ...]) -> Pair:
-        """``cmp["a", "b"]`` (turned round where only b − a was computed), or ``cmp["a", "b", "group"]``."""
+        """``cmp["a", "b"]`` (turned round where only b − a was computed), or ``cmp["a", "b", "group"]``.
+
+        Of candidates that are one ranking, each has the differences of the one that was compared.
+        """
         if not isinstance(key, tuple) or len(key) not in (2, 3):
             raise InputError(f'{key!r} is no pair. Ask for cmp["a", "b"] or cmp["a", "b", "group"].')
-        a, b, group = (*key, None)[:3]
+        a, b, group = str(key[0]), str(key[1]), key[2] if len(key) == 3 else None
         group = None if group is None else str(group)
+        first, second = (self._copies.get(name, name) for name in (a, b))
+        if first == second and a != b:
+            return self._alike(a, b, first, group)
         for row in self.rows:
-            if row.group == group and (row.a, row.b) == (a, b):
-                return row
-            if row.group == group and (row.a, row.b) == (b, a):
+            if row.group == group and (row.a, row.b) == (first, second):
+                return replace(row, a=a, b=b)
+            if row.group == group and (row.a, row.b) == (second, first):
                 rest = (row.se, row.df, row.p, row.p_adjusted)
-                return Pair(row.b, row.a, row.group, -row.difference, -row.high, -row.low, *rest)
+                return Pair(a, b, row.group, -row.difference, -row.high, -row.low, *rest)
         raise InputError(f"There is no comparison {key!r}. Candidates: {', '.join(self.values)}.")
+
+    def _alike(self, a: str, b: str, first: str, group: str | None) -> Pair:
+        """Of two that are one ranking: no difference, unless the metric has no value."""
+        inside = [row.difference for row in self.rows if row.group == group and first in (row.a, row.b)]
+        if math.isnan(self.values[first]) or (inside and all(map(math.isnan, inside))):
+            return Pair(a, b, group, *[math.nan] * 7)
+        return Pair(a, b, group, 0.0, 0.0, 0.0, 0.0, math.inf, 1.0, 1.0)
 
     def __iter__(self) -> Iterator[Pair]:
         return iter(self.rows)
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    @property
+    def distinct(self) -> tuple[str, ...]:
+        """Names of the candidates, one of each ranking: those that were compared."""
+        return tuple(name for name in self.values if name not in self._copies)
+
+    @property
+    def _copies(self) -> dict[str, str]:
+        """Of each candidate that was not compared: the one that was."""
+        return {name: group[0] for group in self.same_ranking for name in group[1:]}
 
     def sd(self, a: str, b: str) -> float:
         """Standard deviation of the influence difference, se·√n: what `sample_size(sd=…)` takes from a pilot."""
@@ -80,24 +109,29 @@ class Comparison(Result):
         if self.baseline is not None:
             # Only differences from the baseline were tested: it stands with all that were not shown to differ.
             alike = [row.a for row in self.rows if row.group is None and not row.p_adjusted <= 1 - self.level]
-            return [[name for name in self.ranking() if name in {*alike, self.baseline}]]
+            alike = [*alike, self.baseline]
+            return [[name for name in self.ranking() if self._copies.get(name, name) in alike]]
         differ = {
             frozenset((row.a, row.b)) for row in self.rows if row.group is None and row.p_adjusted <= 1 - self.level
         }
         higher = REGISTRY[self.metric].direction == "higher"
-        return cliques(list(self.values), np.array(list(self.values.values())), higher, differ)
+        runs = cliques(list(self.distinct), np.array([self.values[name] for name in self.distinct]), higher, differ)
+        beside = {group[0]: group for group in self.same_ranking}
+        return [[name for own in run for name in beside.get(own, (own,))] for run in runs]
 
     def to_dict(self) -> dict[str, Any]:
         """The stable JSON shape."""
         return {
             "schema_version": SCHEMA_VERSION,
             "metric": self.metric,
+            "target": self.target,
             "adjust": self.adjust,
             "level": self.level,
             "method": self.method,
             "n": self.n,
             "baseline": self.baseline,
             "values": dict(self.values),
+            "same_ranking": [list(group) for group in self.same_ranking],
             "pairs": [
                 {name: getattr(row, name) for name in Pair.__dataclass_fields__ if name != "df"} for row in self.rows
             ],
@@ -129,11 +163,12 @@ class Comparison(Result):
         how = "" if self.adjust == "none" else f", p adjusted by {self.adjust}"
         if self.method == "permutation":
             how = f", p from swapping the two within rows at random{how}"
-        return f"{known.title} ({better} is better), {self.n:,} rows; {100 * self.level:.6g}% {scope}intervals{how}"
+        of = f" of the {self.target}" if self.two_targets else ""
+        return f"{known.title}{of} ({better} is better), {self.n:,} rows; {100 * self.level:.6g}% {scope}intervals{how}"
 
     def verdict(self) -> list[str]:
         """Plain words: who is best, and who cannot be told apart."""
-        order = self.ranking()
+        order = [name for name in self.ranking() if name in self.distinct]
         lines = []
         if self.baseline is not None:
             clear = [r for r in self.rows if r.group is None and r.p_adjusted <= 1 - self.level]
@@ -147,7 +182,9 @@ class Comparison(Result):
         # Not the first run of `groups()`: the best may differ from the second and not from a noisier third.
         beaten = {name for r in shown for name in (r.a, r.b) if order[0] in (r.a, r.b)}
         tied = [name for name in order[1:] if name not in beaten]
-        if math.isnan(self.values[order[0]]):
+        if len(order) == 1:
+            lines.append("All candidates are one ranking: there is nothing to compare.")
+        elif math.isnan(self.values[order[0]]):
             lines.append("The metric is undefined here: nothing can be compared.")
         elif all(math.isnan(r.p) for r in self.rows if r.group is None):
             lines.append("The differences cannot be tested here.")
@@ -158,6 +195,18 @@ class Comparison(Result):
         else:
             lines.append(f"{order[0]} is ahead, but {', '.join(tied)} cannot be told from it.")
         return lines
+
+    def undefined_lines(self) -> list[str]:
+        """Which differences have no value or no test, and where."""
+        gaps = [row for row in self.rows if math.isnan(row.difference) or math.isnan(row.p)]
+        named = [f"{row.a} − {row.b}" + ("" if row.group is None else f" in group {row.group}") for row in gaps]
+        more = f", … ({len(named) - 3} more)" if len(named) > 3 else ""
+        title = REGISTRY[self.metric].title
+        return [f"the difference in {title} cannot be tested: {', '.join(named[:3])}{more}"] if named else []
+
+    def copies_notes(self) -> list[str]:
+        """Who is one ranking, and that it was compared once."""
+        return copies_notes(self.same_ranking)
 
     def lines(self) -> list[tuple[str, ...]]:
         """Cells of the printed table."""
@@ -174,10 +223,11 @@ class Comparison(Result):
         yield from self.verdict()
         width = max(map(len, self.values))
         yield "\n".join(["", *(f"  {name:<{width}}  {number(self.values[name])}" for name in self.ranking()), ""])
-        yield Grid(("difference", "value (interval)", "p", "adjusted p"), self.lines())
+        if self.rows:
+            yield Grid(("difference", "value (interval)", "p", "adjusted p"), self.lines())
         if runs := [" · ".join(group) for group in self.groups()]:
             yield "\n".join(["", "not shown to differ (each line):", *(f"  {run}" for run in runs)])
-        yield from (f"! {note}" for note in self.warnings)
+        yield from (f"! {note}" for note in (*self.copies_notes(), *self.warnings))
 
     def __str__(self) -> str:
         return as_text(self.view())

@@ -10,7 +10,18 @@ import numpy as np
 
 from uqeval import kernels
 from uqeval import scores as score_functions
-from uqeval._check import Progress, all_finite, check_lengths, check_seed, check_vector, omits, to_array, without_nan
+from uqeval._check import (
+    MEND,
+    Progress,
+    all_finite,
+    check_errors,
+    check_lengths,
+    check_seed,
+    check_vector,
+    omits,
+    to_array,
+    without_nan,
+)
 from uqeval._errors import InputError, collected, notify
 from uqeval.evaluation.across import same_in_groups
 from uqeval.evaluation.groups import Groups
@@ -23,6 +34,7 @@ from uqeval.inference.forms import load_beside
 from uqeval.inference.measure import resample
 from uqeval.inference.result import Estimate, Estimates
 from uqeval.inputs import Predictions
+from uqeval.inputs.columns import OPPOSITE
 from uqeval.metrics.registry import REGISTRY, Metric, get_metric
 
 _MOST_NAMED = 5  # groups that are left out
@@ -36,6 +48,7 @@ class How:
     resamples: int = 0
     seed: int = 0
     progress: Progress | None = None
+    risk: str | None = None  # what the selective metrics take
 
 
 def evaluate_rows(
@@ -44,12 +57,13 @@ def evaluate_rows(
     """All estimates of predictions in memory; what limits them is in `warnings`."""
     load_beside()
     with collected() as raised:
-        data = RowData.of(without_zero_weights(pred))
+        data = RowData.of(without_zero_weights(pred), how.risk)
         names = check_scores(pred, scores)
         if metrics is None:
             data.find_columns()
         chosen = check_metrics(data, metrics)
         data.compute_scores(names)
+        data.find_copies(names)
         for name in names:
             if name not in pred.finite_scores and not all_finite(data.score(name)):
                 count = int(np.isinf(data.score(name)).sum())
@@ -74,7 +88,12 @@ def evaluate_rows(
         rows=table,
         warnings=tuple(notes_of(table, raised)),
         heterogeneity=mixed,
+        same_ranking=data.copies.groups,
+        targets={metric.name: data.target_of(metric) for metric in chosen if metric.uses_score},
+        two_targets=data.two_targets,
+        mean_loss=data.mean_loss,
         source=data,
+        classes=pred.classes if pred.probs is not None else (),
     )
 
 
@@ -87,9 +106,28 @@ def from_arrays(score: Any, plain: dict[str, Any], nan: str) -> Predictions:
     if score is None:
         raise InputError("Nothing to evaluate. Pass predictions, or score= and one of error=, loss=.")
     own = dict(score) if isinstance(score, Mapping) else {"score": score}
+    plain = {name: value for name, value in plain.items() if name not in OPPOSITE.values()} | _turned(plain, omit)
     if omit:
         own, plain = _omit(own, plain)
+    if type(plain.get("error")) is np.ndarray:  # used as it lies, like the scores
+        plain = plain | {"error": plain["error"].view()}
+        plain["error"].flags.writeable = False
     return Predictions(scores=own, **plain)
+
+
+def _turned(plain: Mapping[str, Any], missing: bool) -> dict[str, Any]:
+    """Error and loss from what says the opposite."""
+    found = {}
+    for role, name in OPPOSITE.items():
+        if plain.get(name) is None:
+            continue
+        if plain[role] is not None:
+            raise InputError(f"Pass `{role}` or `{name}`, not both: one is 1 − the other.")
+        values = check_vector(name, plain[name], missing=missing)
+        if role == "error":
+            check_errors(name, values[~np.isnan(values)], MEND)
+        found[role] = 1.0 - values
+    return found
 
 
 def _omit(own: dict[str, Any], plain: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -129,7 +167,7 @@ def check_scores(pred: Predictions, scores: Sequence[str] | str | None) -> list[
 def check_metrics(data: RowData, metrics: Sequence[str] | str | None) -> list[Metric]:
     """The metrics asked for, or all that the rows allow."""
     if metrics is None:
-        found = [m for m in REGISTRY.values() if m.tally != "two sets" and not data.missing(m)]
+        found = [m for m in REGISTRY.values() if m.tally != "two sets" and not data.missing(m) and not data.repeats(m)]
         if not any(metric.uses_score for metric in found):
             raise InputError("No metric can rank a score here. Pass `error`, `loss`, or labels and probabilities.")
         return found

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from uqeval._errors import InputError
-from uqeval._result import Grid, Result, as_text, number, versions
+from uqeval._result import Grid, Result, as_html, as_text, number, versions
 from uqeval.evaluation.table import Row, Table
 from uqeval.inference.power import detectable_difference
 from uqeval.inference.result import Estimate
+from uqeval.inputs.columns import listed
+from uqeval.metrics.copies import Groups, copies_notes, one_of_each
 from uqeval.metrics.registry import REGISTRY
 
 if TYPE_CHECKING:
@@ -20,6 +22,11 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 1
 _MOST_GROUPS = 20  # printed; all are in the data
 _LEAST_ERRORS = 10
+_CLOTHES = {
+    ("g_auc", "augrc"): "G-AUC = 2·AUGRC",
+    ("auarc", "aurc"): "AUARC = 1 − AURC",
+    ("prr", "naurc"): "PRR = 1 − nAURC",
+}
 
 
 @dataclass(frozen=True)
@@ -55,9 +62,14 @@ class Evaluation(Result):
     rows: Table = field(repr=False)
     warnings: tuple[str, ...] = ()
     heterogeneity: tuple[Mixed, ...] = field(default=(), repr=False)
+    same_ranking: Groups | None = ()  # scores that rank all rows alike; None: the rows never were in one place
+    targets: dict[str, str] = field(default_factory=dict, repr=False)  # what each metric ranks the scores against
+    two_targets: bool = field(default=False, repr=False)  # whether there are errors and a loss of the user's own
+    mean_loss: float | None = None  # of what the selective metrics take: the share of errors, or a loss in [0, 1]
     # The rows themselves, for plots and reports; None where they never were in one place.
     source: RowData | None = field(default=None, repr=False, compare=False)
     run: Result | None = field(default=None, repr=False, compare=False)  # what it cost, from an engine
+    classes: tuple[str, ...] = field(default=(), repr=False)  # as they were found; none without a model's output
 
     # ---- look-up ----
 
@@ -65,6 +77,11 @@ class Evaluation(Result):
     def scores(self) -> tuple[str, ...]:
         """Names of the scores."""
         return tuple(self.tie_rate)
+
+    @property
+    def distinct(self) -> tuple[str, ...]:
+        """Names of the scores, one of each ranking."""
+        return tuple(one_of_each(self.scores, self.same_ranking or ()))
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -98,12 +115,19 @@ class Evaluation(Result):
 
     def best(self, metric: str, group: str | None = None) -> tuple[str, ...]:
         """The scores with the best value of a metric (several where they tie; none where all are undefined)."""
-        found = {name: self.rows.find(name, metric, group) for name in self.scores}
+        return self._best_of(self.scores, metric, group)
+
+    def _best_of(self, names: tuple[str, ...], metric: str, group: str | None) -> tuple[str, ...]:
+        found = {name: self.rows.find(name, metric, group) for name in names}
         values = {name: e.value for name, e in found.items() if e is not None and not math.isnan(e.value)}
         if not values:
             return ()
         top = max(values.values()) if REGISTRY[metric].direction == "higher" else min(values.values())
         return tuple(name for name, value in values.items() if value == top)
+
+    def leader(self, metric: str) -> str | None:
+        """The score with the best value of a metric, one of `distinct`; None where all are undefined."""
+        return next(iter(self._best_of(self.distinct, metric, None)), None)
 
     # ---- data ----
 
@@ -115,16 +139,21 @@ class Evaluation(Result):
             "n": self.n,
             "n_errors": self.n_errors,
             "accuracy": self.accuracy,
+            "mean_loss": self.mean_loss,
             "tie_rate": dict(self.tie_rate),
+            "same_ranking": None if self.same_ranking is None else [list(group) for group in self.same_ranking],
             "estimates": [
-                {"score": row.score, "metric": row.metric, "group": row.group}
+                {"score": row.score, "metric": row.metric, "group": row.group, "target": self.targets.get(row.metric)}
                 | {name: getattr(row.estimate, name) for name in fields}
+                | {"undefined": row.estimate.undefined}
                 for row in self.rows
             ],
+            "wrong_way_round": [{"score": score, "metrics": names} for score, names in self.wrong_way().items()],
             "heterogeneity": [dict(vars(test)) for test in self.heterogeneity],
             "detectable_difference": self.detectable(),
             "warnings": list(self.warnings),
             "versions": versions(),
+            "classes": list(self.classes),
             **({} if self.run is None else {"run": self.run.to_dict()}),
         }
 
@@ -137,19 +166,26 @@ class Evaluation(Result):
     def panels(self, width: int = 3) -> list[Panel]:
         """Tables of at most `width` columns: metrics of all rows, then the first metric by group (at most 20)."""
         ranking = [name for name in self.metrics if REGISTRY[name].uses_score]
-        whole = [(heading(name), name, None) for name in ranking]
+        whole = [(self.heading(name), name, None) for name in ranking]
         found = [Panel(None, tuple(whole[at : at + width])) for at in range(0, len(whole), width)]
         groups = [(group, ranking[0], group) for group in self.groups[:_MOST_GROUPS]] if ranking else []
         for at in range(0, len(groups), width):
-            found.append(Panel(f"{heading(ranking[0])} by group", tuple(groups[at : at + width])))
+            found.append(Panel(f"{self.heading(ranking[0])} by group", tuple(groups[at : at + width])))
         return found
+
+    def heading(self, metric: str) -> str:
+        """Title with the direction that is better; and which it used, where there are errors and a loss."""
+        of = self.targets.get(metric) if self.two_targets else None
+        return heading(metric) + (f" ({of})" if of else "")
 
     def cells(self, panel: Panel) -> Iterator[tuple[str, list[tuple[str, bool]]]]:
         """Score by score: its name, and for each column the text and whether it is the best of the column."""
-        several = len(self.scores) > 1
+        several = len(self.distinct) > 1
         best = {column: self.best(*column[1:]) if several else () for column in panel.columns}
         for name in self.scores:
-            yield name, [(str(self.rows.find(name, *column[1:])), name in best[column]) for column in panel.columns]
+            found = [self.rows.find(name, *column[1:]) for column in panel.columns]
+            cells = ["" if e is None else e.cell for e in found]
+            yield name, [(text, name in best[column]) for text, column in zip(cells, panel.columns, strict=True)]
 
     def headline(self) -> str:
         """Rows, errors, accuracy."""
@@ -157,6 +193,10 @@ class Evaluation(Result):
         if self.n_errors is not None and self.accuracy is not None:
             text += f", {self.n_errors:,} errors, accuracy {self.accuracy:.3f}"
         return f"{text}; {100 * self.level:.6g}% intervals"
+
+    def classes_line(self) -> str | None:
+        """The classes that were found: a pattern may take a column for one that it is not."""
+        return f"{len(self.classes)} classes: {listed(self.classes)}" if self.classes else None
 
     def too_few(self) -> str | None:
         """The row that says that nothing can be ranked, where that is so."""
@@ -176,10 +216,10 @@ class Evaluation(Result):
         known = {
             row.score: row.estimate
             for row in self.rows.whole
-            if row.metric == "uq_auc" and not math.isnan(row.estimate.value)
+            if row.metric == "uq_auc" and row.score in self.distinct and not math.isnan(row.estimate.value)
         }
         lines = []
-        for name in self.best("uq_auc")[:1]:
+        if (name := self.leader("uq_auc")) is not None:
             e = known[name]
             if e.low > 0.5:
                 lines.append(
@@ -187,12 +227,47 @@ class Evaluation(Result):
                     f"wrong one higher {e.value:.0%} of the time."
                 )
         useless = [str(name) for name, e in known.items() if e.low <= 0.5 <= e.high]
-        reversed_ = [str(name) for name, e in known.items() if e.high < 0.5]
         if useless:
             lines.append(f"Not shown to rank errors better than chance (interval holds 0.5): {', '.join(useless)}.")
-        if reversed_:
-            lines.append(f"Ranks errors the wrong way round (higher must mean less sure): {', '.join(reversed_)}.")
-        return lines
+        return lines + [
+            f"{score} looks the wrong way round: {', '.join(REGISTRY[name].title for name in metrics)} "
+            f"{'are' if len(metrics) > 1 else 'is'} worse than by chance. A score must be high where the model is less "
+            "sure, an error 1 where it is wrong, a loss high where it is bad. What is high where it is right or good "
+            "goes in as `correct` or `quality`."
+            for score, metrics in self.wrong_way().items()
+        ]
+
+    def undefined(self, *, groups: bool = True) -> list[tuple[Row, str]]:
+        """Estimates of all rows, and of groups, that have no value, and why."""
+        rows = self.rows if groups else self.rows.whole
+        return [(row, why) for row in rows if (why := row.estimate.undefined) is not None]
+
+    def undefined_lines(self, *, groups: bool = True) -> list[str]:
+        """The same in words: metrics by reason, of all rows and, where only some lack them, of groups."""
+        said: dict[tuple[str, bool], dict[str, None]] = {}
+        found = self.undefined(groups=groups)
+        whole = {(row.score, row.metric) for row, _ in found if row.group is None}
+        for row, why in found:
+            if row.group is None or (row.score, row.metric) not in whole:
+                said.setdefault((why, row.group is not None), {})[REGISTRY[row.metric].title] = None
+        return [
+            f"{', '.join(titles)} {'has' if len(titles) == 1 else 'have'} no value{' in some groups' * inside}: {why}"
+            for (why, inside), titles in said.items()
+        ]
+
+    def wrong_way(self) -> dict[str, list[str]]:
+        """Of each score that looks the wrong way round: the metrics whose whole interval is worse than by chance."""
+        found: dict[str, list[str]] = {}
+        for row in self.rows.whole:
+            known = REGISTRY[row.metric]
+            rate = None if self.accuracy is None else 1 - self.accuracy
+            useless = known.useless(self.mean_loss if known.losses else rate) if row.score in self.distinct else None
+            if row.score is None or useless is None:
+                continue
+            e, higher = row.estimate, known.direction == "higher"
+            if e.high < useless if higher else e.low > useless:
+                found.setdefault(row.score, []).append(row.metric)
+        return found
 
     def detectable(self, power: float = 0.8) -> float | None:
         """The smallest difference in UQ-AUC between two scores that this test set can show, with that power.
@@ -200,7 +275,7 @@ class Evaluation(Result):
         For scores whose influence values correlate 0.5, the best score's standard error taken for both; None
         without UQ-AUC. `compare` gives the standard error of an actual pair.
         """
-        for name in self.best("uq_auc")[:1]:
+        if (name := self.leader("uq_auc")) is not None:
             best = self[name, "uq_auc"]
             if best.se > 0:
                 return detectable_difference(best.n, sd=best.se * math.sqrt(best.n), power=power, level=self.level)
@@ -227,17 +302,48 @@ class Evaluation(Result):
         """The metrics of the model itself, which are the same for every score."""
         return [(REGISTRY[row.metric].title, row.estimate) for row in self.rows.of_group(group) if row.score is None]
 
+    def same_numbers(self) -> list[str]:
+        """Columns that are one number in other clothes: see `docs/theory/beyond.md`."""
+        shown = set(self.metrics)
+        of_two = [text for pair, text in _CLOTHES.items() if shown.issuperset(pair)]
+        if "uq_auc" in shown and (told := [REGISTRY[name].title for name in ("augrc", "h_auc") if name in shown]):
+            of_two.append(f"{' and '.join(told)} follow{'s' * (len(told) == 1)} from UQ-AUC and the accuracy")
+        both = ("top_label_c_index", "uq_c_index")
+        if shown.issuperset(both) and all(self[s, both[0]].value == self[s, both[1]].value for s in self.scores):
+            of_two.append("with two classes, top-label C-index = UQ-C-index")
+        lines = [f"The same number in other clothes: {'; '.join(of_two)}."] if of_two else []
+        for metric in both:
+            if names := [name for name in self.scores if self._follows(name, metric)]:
+                who = "every score" if len(names) == len(self.scores) > 1 else ", ".join(names)
+                lines.append(
+                    f"{REGISTRY[metric].title} of {who} = 1 − 2·AUGRC (over pairs of rows), so that UQ-AUC and the "
+                    f"accuracy give it too: the score falls with the confidence."
+                )
+        return lines
+
+    def _follows(self, score: str, metric: str) -> bool:
+        """Whether the C-index is what UQ-AUC and the errors alone make of it, as where the score falls with c."""
+        c, auc = (self.rows.find(score, name) for name in (metric, "uq_auc"))
+        weighted = self.source is not None and self.source.weights is not None
+        if c is None or auc is None or not self.n_errors or weighted:
+            return False
+        n, wrong = self.n, self.n_errors
+        own = 1 - (2 * (n - wrong) * wrong * (1 - auc.value) + wrong * (wrong - 1)) / (n * (n - 1))
+        return abs(c.value - own) < 1e-12
+
     def tie_notes(self) -> list[str]:
-        """Tie rates above 1%."""
-        return [
+        """Scores that are one ranking, and tie rates above 1%."""
+        return copies_notes(self.same_ranking or ()) + [
             f"{name}: {rate:.1%} of the pairs of rows have the same score"
-            for name, rate in self.tie_rate.items()
-            if rate > 0.01
+            for name in self.distinct
+            if (rate := self.tie_rate[name]) > 0.01
         ]
 
     def view(self) -> Iterator[str | Grid]:
         """Headline, verdict, tables, the model itself, what to beware of."""
         yield self.headline()
+        if classes := self.classes_line():
+            yield classes
         if few := self.too_few():
             yield f"! {few}"
         yield from self.verdict()
@@ -253,10 +359,22 @@ class Evaluation(Result):
         if detectable := self.detectable_line():
             yield f"\n{detectable}"
         yield "\n* best score of the column; higher ↑ or lower ↓ is better"
+        yield from self.same_numbers()
         yield from (f"! {note}" for note in (*self.mixed_lines(), *self.tie_notes(), *self.warnings))
 
     def __str__(self) -> str:
         return as_text(self.view())
+
+    def _repr_html_(self) -> str:
+        """The same in a notebook: the verdict stands out, and the model's metrics are a table."""
+        model = [(title, str(estimate)) for title, estimate in self.model_lines()]
+        lines = [f"  {title:<16}{estimate}" for title, estimate in model]
+        parts = [part for part in self.view() if part not in lines]
+        parts = [part.replace("* best", "Bold: best") if isinstance(part, str) else part for part in parts]
+        if model:
+            at = parts.index("\nthe model itself:")
+            parts[at] = Grid(("metric", "value (interval)"), model, "the model itself")
+        return as_html(parts, strong=self.verdict())
 
 
 def heading(metric: str) -> str:

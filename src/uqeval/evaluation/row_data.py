@@ -12,19 +12,23 @@ from numpy.typing import NDArray
 from uqeval import kernels, truth
 from uqeval import scores as score_functions
 from uqeval._check import Float, Int, check_weight_values
-from uqeval._rows import logit_loss_rows, pick, top_class
+from uqeval._errors import InputError
+from uqeval._rows import logit_loss_rows, mirrored, pick, rank_loss_rows, top_class
 from uqeval.inference.count import count_sample
 from uqeval.inference.measure import Measurement
 from uqeval.inference.sample import Confidences, Rows, Sample
 from uqeval.inputs import Predictions
 from uqeval.metrics.areas import Ranking, Swept
+from uqeval.metrics.copies import Copies, find_copies
 from uqeval.metrics.proper import brier_rows, log_loss_rows, right_rows, weighted_mean
 from uqeval.metrics.registry import Metric
-from uqeval.scores.registry import compute_all
+from uqeval.scores.registry import compute_all, one_ranking
 
 Column = NDArray[Any] | None
+_NEAR_ONE = 0.99  # confidences above it are ordered by the logits; below it 14 digits of 1 − confidence are left
 # What a user must give for each quantity.
 _GIVEN: dict[str, tuple[str, ...]] = {
+    "signed confidence": ("probs", "labels"),
     "phi": ("soft_labels",),
     "varphi": ("soft_labels",),
     "confidence": ("probs",),
@@ -53,12 +57,21 @@ class RowData:
         self._samples: dict[tuple[str, str], Sample] = {}
         self._rankings: dict[str, Ranking] = {}
         self._confidences: Confidences | None = None
+        self.copies = Copies()  # scores that rank as others do, of those that were looked at
+        self.risk: str | None = None  # "error" or "loss": what the selective metrics take where both are known
         self.kept: dict[Any, Any] = {}  # what charts and pages make of the rows, once
 
     @classmethod
-    def of(cls, pred: Predictions) -> RowData:
+    def of(cls, pred: Predictions, risk: str | None = None) -> RowData:
         """Of predictions."""
-        return cls(pred.n, partial(_found, pred), pred.weights, pred.clusters, pred)
+        data = cls(pred.n, partial(_found, pred), pred.weights, pred.clusters, pred)
+        if risk == "error" and data.error is None:
+            raise InputError('risk="error" needs `error`, or labels and probabilities. Leave it out.')
+        if risk == "loss" and _share_loss(pred) is None:
+            there = "there is none" if pred.loss is None else f"it goes from {pred.loss.min():g} to {pred.loss.max():g}"
+            raise InputError(f'risk="loss" needs a `loss` in [0, 1]; {there}. Rescale it, or leave risk= out.')
+        data.risk = risk
+        return data
 
     def __getstate__(self) -> dict[str, Any]:
         """Without orders and counts, which can be made again."""
@@ -75,10 +88,37 @@ class RowData:
         return self._columns[what]
 
     def _derived(self, what: str) -> Column:
-        error = self["error"] if what in ("loss in [0, 1]", "accuracy") else None
+        if what == "signed confidence" and self._pred is not None:
+            return self._signed(self._pred)
+        error = self["error"] if what == "accuracy" or (what == "loss in [0, 1]" and self.risk != "loss") else None
         if what == "accuracy":
             return None if error is None else right_rows(error)
         return self._find(what) if error is None else error
+
+    def _signed(self, pred: Predictions) -> Column:
+        """Of the top label, as `metrics.top_label_c_index` has it; of two classes the gap, which orders rows alike."""
+        error = self.error
+        if pred.probs is None or error is None:
+            return None
+        gap = truth.gap_rank_of(pred) if pred.loss is not None else self["loss"]
+        own = pred.pred is not None or pred.error is not None  # the prediction need not be the likeliest class
+        if pred.n_classes == 2 and not own and gap is not None:
+            return gap
+        # A confidence near 1 ties rows that the logits, or what is left to the other classes, tell apart.
+        confidence, of_logits = self._column("confidence"), pred.logits is not None and pred.logits_match
+        deep = np.flatnonzero(confidence > _NEAR_ONE if of_logits else confidence == 1.0)
+        known = np.zeros(len(deep), dtype=np.bool_) if own or gap is None else error[deep] == 0
+        loss, rest = np.empty(len(deep)), deep[~known]  # that the predicted class would have as a label
+        if gap is not None:
+            loss[known] = gap[deep[known]]
+        chosen = pred.probs[rest].argmax(axis=1) if pred.pred is None else pred.pred[rest]
+        if pred.logits is not None and of_logits:
+            loss[~known] = logit_loss_rows(pred.logits[rest], chosen)
+        else:
+            loss[~known] = rank_loss_rows(pred.probs[rest], chosen)
+        sure: Float = confidence.astype(np.float64)
+        sure[deep] = mirrored(loss) if of_logits else 0.0 - loss
+        return np.where(error.view(np.bool_), sure, 0.0 - sure)  # not -sure: that would give -0.0
 
     @property
     def pred(self) -> Predictions:
@@ -98,6 +138,24 @@ class RowData:
     def share_loss(self) -> Column:
         """What the selective metrics take: the errors, or a user's loss in [0, 1] where there are none."""
         return self["loss in [0, 1]"]
+
+    @property
+    def mean_loss(self) -> float | None:
+        """Of what the selective metrics take."""
+        loss = self.share_loss
+        if loss is None or loss.dtype != np.uint8 or self.weights is not None:
+            return None if loss is None else weighted_mean(loss.astype(float), self.weights)
+        return int(np.count_nonzero(loss)) / len(loss)
+
+    @property
+    def two_targets(self) -> bool:
+        """Whether there are errors and a loss of the user's own."""
+        return self.pred.loss is not None and self.error is not None
+
+    def target_of(self, metric: Metric) -> str:
+        """What the metric ranks the score against, in the user's words."""
+        what = "loss" if metric.losses and (self.error is None or self.risk == "loss") else metric.needs[1]
+        return "gap" if what == "loss" and self.pred.loss is None else what
 
     def score(self, name: str) -> Float:
         column = self[f"score {name}"]
@@ -122,13 +180,21 @@ class RowData:
     def find_columns(self) -> None:
         """What the metrics of the model itself need: columns of many rows share the cores."""
         if self._pred is not None and self._pred.probs is not None:
+            self.error  # noqa: B018  two of the columns need it
             wanted = ("loss", "confidence", "brier", "log_loss")
             kernels.side_by_side([partial(self.__getitem__, what) for what in wanted], self.n)
+            self["signed confidence"]  # made of the loss
 
     def compute_scores(self, names: Iterable[str]) -> None:
         """All scores in one pass over the probabilities."""
         found = compute_all(names, self.pred)
         self._columns |= {f"score {name}": values for name, values in found.items()}
+
+    def find_copies(self, names: Iterable[str]) -> None:
+        """Which of the scores are one ranking: an exact copy is never sorted, nor counted."""
+        names = list(names)
+        rankings = {name: self.ranking(f"score {name}") for name in names}
+        self.copies = find_copies(rankings, one_ranking(names, self.pred))
 
     def ranking(self, what: str) -> Ranking:
         """A column as a ranking: sorted once, whoever asks."""
@@ -141,6 +207,7 @@ class RowData:
 
     def tie_rate(self, name: str) -> float:
         """Share of the pairs of rows whose scores are equal."""
+        name = self.copies.exact.get(name, name)
         sample = self._samples.get((name, "error"))
         swept = None if sample is None else sample.ranked
         pairs = swept.sums.tied_pairs if isinstance(swept, Swept) else self.ranking(f"score {name}").order.tied_pairs
@@ -155,12 +222,12 @@ class RowData:
             self._count(list(names), list(metrics), by_row or not self.rows.plain)
 
     def _count(self, names: list[str], metrics: list[Metric], by_row: bool) -> None:
-        for what in {metric.target for metric in metrics}:
+        for what in {self.same_target(metric.target) for metric in metrics}:
             if self._column(what).dtype != np.uint8:
                 by_row = True
                 self.ranking(what).order  # noqa: B018  here, before scores share the cores
         jobs = []
-        for name in names:
+        for name in dict.fromkeys(self.copies.exact.get(name, name) for name in names):
             samples = [(metric, self._sample(name, metric.target)) for metric in metrics]
             jobs.append(partial(_count, self.ranking(f"score {name}"), samples, by_row))
         kernels.side_by_side(jobs, self.n)
@@ -181,11 +248,18 @@ class RowData:
         return column
 
     def same_target(self, what: str) -> str:
-        """Errors in place of a loss in [0, 1] where that is what they are: one sample for the metrics of both."""
-        return "error" if what == "loss in [0, 1]" and self[what] is self["error"] else what
+        """A target of the same numbers, for one sample of the metrics of both: errors that are a loss in [0, 1], and
+        the gap in place of the signed confidence of two classes."""
+        other = {"loss in [0, 1]": "error", "signed confidence": "loss"}.get(what, what)
+        return other if other != what and self[what] is not None and self[what] is self[other] else what
+
+    def repeats(self, metric: Metric) -> bool:
+        """Whether another metric gives the same number: the top-label C-index of two classes is the UQ-C-index."""
+        return metric.made is not None and self.same_target(metric.target) != metric.target
 
     def _sample(self, name: str, what: str) -> Sample:
         target, what = self._column(what), self.same_target(what)
+        name = self.copies.exact.get(name, name)  # every metric is the same
         if (name, what) not in self._samples:
             losses = None if target.dtype == np.uint8 else self.ranking(what)
             self._samples[name, what] = Sample(self.ranking(f"score {name}"), target, self.rows, losses)

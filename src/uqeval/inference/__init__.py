@@ -11,6 +11,7 @@ from uqeval.inference.result import Estimate
 
 if TYPE_CHECKING:
     from uqeval.inference.correlations import CorrelationTest, compare_correlations, pearson
+    from uqeval.inference.reference import reference_confidence
 
 __all__ = [
     "CorrelationTest",
@@ -22,9 +23,16 @@ __all__ = [
     "estimate",
     "estimate_one_vs_rest",
     "pearson",
+    "reference_confidence",
     "risk_band",
     "sample_size",
 ]
 
 # Of studies: no interval needs them.
-__getattr__ = late(__name__, {"uqeval.inference.correlations": "CorrelationTest compare_correlations pearson"})
+__getattr__ = late(
+    __name__,
+    {
+        "uqeval.inference.correlations": "CorrelationTest compare_correlations pearson",
+        "uqeval.inference.reference": "reference_confidence",
+    },
+)

@@ -173,7 +173,8 @@ def _clean(
 ) -> Measurement:
     if metric.uses_score:
         kind, name = metric.target_kind, metric.needs[1]
-        s, t, w, g = check_rows(values[0], values[1], weights, kind=kind, name=name, clusters=clusters, nan=nan)
+        target = values[1] if metric.made is None else metric.made[1](*values[1:], nan)
+        s, t, w, g = check_rows(values[0], target, weights, kind=kind, name=name, clusters=clusters, nan=nan)
         rows = Rows(len(t), w, g)
         return Measurement(metric, Sample(Ranking(s), t, rows), rows)
     if check_choice("nan", nan, ("raise", "omit")) == "omit":

@@ -32,8 +32,8 @@ from uqeval.inference.outcome import FEW, Found, as_estimate, cluster_se, single
 from uqeval.inference.result import noted
 from uqeval.inference.sizes import Sizes
 from uqeval.inference.tally import AreaTally, AucTally, PairTally
-from uqeval.inference.unseen import accepted_high, area_ends, auc_ends, pair_ends
-from uqeval.metrics.areas import Accepted
+from uqeval.inference.unseen import accepted_high, area_ends, auc_ends, pair_ends, rate_bend
+from uqeval.metrics.areas import H_AUC, Accepted
 from uqeval.metrics.registry import Metric
 
 
@@ -243,14 +243,16 @@ def _excess(metric: Metric, tally: AreaTally, level: float) -> Found:
     sizes, value, cap = tally.sizes, tally.value, _cap(metric)
     both = (sizes.wrong.rows > 0) & ((sizes.right.rows > 0) | (not sizes.binary))
     se = choose(both & (sizes.errors >= 2), lambda: _area_se(tally), lambda: NAN)
+    bent = rate_bend(sizes, level) if metric.formula is H_AUC else 1.0
 
     def on_log_scale() -> Found:
-        interval = hull(log_t(value, se, level, _df(sizes), cap), area_ends(tally, se, cap, level))
+        low, high = hull(log_t(value, se, level, _df(sizes), cap), area_ends(tally, se, cap, level))
+        interval = Interval(low * bent, high)
         return _area_estimate(tally, level, se=se, interval=interval, method="log influence t; an unseen error")
 
     def few() -> Found:
         low, high = area_ends(tally, se, cap, level)
-        interval = Interval(choose(se > 0, lambda: low, lambda: 0.0), high)
+        interval = Interval(choose(se > 0, lambda: low * bent, lambda: 0.0), high)
         return _area_estimate(tally, level, se=se, interval=interval, method="gamma; an unseen error")
 
     def known() -> Found:

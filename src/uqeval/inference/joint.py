@@ -42,7 +42,8 @@ def joint_of_samples(metric: Metric, samples: list[Sample]) -> JointTally:
 
 def _with_room(metric: Metric, samples: list[Sample], found: JointTally) -> JointTally:
     pers = [metric.formula.per(one.ranked) for one in samples] if isinstance(metric.formula, Formula) else []
-    room = room_beside(metric, [sample.sizes for sample in samples], pers)
+    paired = metric.tally in ("pairs", "tau")  # whose loss has no right and wrong rows, nor sums that would be finite
+    room = room_beside(metric, [sample.rows.sizes() if paired else sample.sizes for sample in samples], pers)
     return replace(found, room=room).mapped(metric.affine)
 
 

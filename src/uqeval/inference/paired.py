@@ -8,7 +8,7 @@ import numpy as np
 from uqeval.inference.forms import UNKNOWN, Interval
 from uqeval.inference.sample import Sample
 from uqeval.inference.tally import NAN, JointTally, Room
-from uqeval.inference.unseen import difference_ends
+from uqeval.inference.unseen import Two, difference_ends
 
 
 class Contrast(NamedTuple):
@@ -21,6 +21,7 @@ class Contrast(NamedTuple):
     p: float
     close: bool = False
     room: Room | None = None
+    two: Two | None = None
     span: float = math.inf  # of the metric: no difference is larger
     alike: bool = False  # the two rank all rows alike: every metric is the same
 
@@ -37,9 +38,9 @@ class Contrast(NamedTuple):
             ends.append(Interval(self.difference - width * self.se, self.difference + width * self.se))
         elif self.se == 0 and self.difference == 0 and self.room is None:
             ends.append(Interval(0.0, 0.0))
-        if self.room is not None:
+        if self.room is not None and self.two is not None:
             at = 1 - _two_sided(width, self.df) if self.se > 0 and self.df > 0 else level
-            ends.append(difference_ends(self.room, self.difference, self.se, at))
+            ends.append(difference_ends(self.room, self.two, at))
         if not ends:
             return UNKNOWN
         return Interval(max(-self.span, min(low for low, _ in ends)), min(self.span, max(high for _, high in ends)))
@@ -50,7 +51,14 @@ ALIKE = Contrast(0.0, 0.0, math.inf, 0.0, 1.0, alike=True)
 
 def contrast(joint: JointTally, a: int, b: int, span: float = math.inf) -> Contrast:
     """One difference, of a metric whose values lie within that span."""
-    return _contrast(joint, a, b)._replace(room=joint.room, span=span)
+    found = _contrast(joint, a, b)
+    covariance = joint.covariance()
+    two = Two(
+        (float(joint.values[a]), float(joint.values[b])),
+        (float(covariance[a, a]), float(covariance[b, b])),
+        found.se**2,
+    )
+    return found._replace(room=joint.room, two=two, span=span)
 
 
 def _contrast(joint: JointTally, a: int, b: int) -> Contrast:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
@@ -35,7 +36,22 @@ class Estimate(Result):
         """One row."""
         return [self.to_dict() | {"warnings": "; ".join(self.warnings)}]
 
+    @property
+    def undefined(self) -> str | None:
+        """Why there is no value; None where there is one."""
+        if not math.isnan(self.value):
+            return None
+        reasons = (note.partition("undefined: ")[2] for note in self.warnings)
+        return next(filter(None, reasons), "it has no value on these rows")
+
+    @property
+    def cell(self) -> str:
+        """What a table shows: nothing where there is no value."""
+        return "" if math.isnan(self.value) else str(self)
+
     def __str__(self) -> str:
+        if math.isnan(self.value):
+            return "undefined"
         return f"{number(self.value)} ({number(self.low)}–{number(self.high)})"
 
 

@@ -109,6 +109,11 @@ class Sizes:
         return self.clusters is None and not self.weighted
 
     @property
+    def grouped(self) -> bool:
+        """Some cluster holds more than one row."""
+        return self.clusters is not None and bool(self.clusters.all < self.rows)
+
+    @property
     def units(self) -> Number:
         """Independent units: clusters, or effective rows."""
         return self.clusters.all if self.clusters is not None else self.total.size if self.weighted else self.rows

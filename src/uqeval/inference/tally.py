@@ -276,7 +276,7 @@ class Room(NamedTuple):
     units: float  # effective number of those
     adds: float | None = None  # what it adds to a difference of areas; None where a unit counts by its share
     inflate: float = 1.0  # the variance
-    scale: float = 1.0  # of the values: 2 for D = 2C − 1
+    affine: tuple[float, float] = (0.0, 1.0)  # the values are a + b times what the unit adds to: (−1, 2) for D = 2C − 1
 
 
 @dataclass(frozen=True)
@@ -297,5 +297,5 @@ class JointTally:
         if affine == (0.0, 1.0):
             return self
         parts = tuple(JointPart(b * b * p.covariance, b * b * p.gaps, p.df) for p in self.parts)
-        room = None if self.room is None else self.room._replace(scale=abs(b) * self.room.scale)
+        room = None if self.room is None else self.room._replace(affine=affine)
         return JointTally(a + b * self.values, parts, room)

@@ -9,20 +9,22 @@ chosen by simulation of how often the interval holds (`docs/theory/intervals.md`
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from uqeval._lanes import Number, choose, isnan, larger, log
 from uqeval.inference.forms import Interval, beta_quantile, fay_feuer, z_quantile
-from uqeval.inference.sizes import Sizes
+from uqeval.inference.sizes import Powers, Sizes
 from uqeval.inference.tally import AreaTally, AucTally, MeanTally, PairTally, Room
 from uqeval.metrics.areas import AUGRC, H_AUC, Formula
 from uqeval.metrics.registry import Metric
 
 _PLACES = (0.25, 0.75)  # where a made-up row ranks, for the lower and for the upper end
 _PART = 0.75  # of a made-up unit, where it is not half a one
+_CLUSTER = 0.4  # of a cluster beside those of UQ-C-index: nobody knows whether its rows are copies or strangers
 _MOST = 3.0  # times the variance that few wrong clusters show
-# What half a wrong unit at ¼ of the ranks by one score and at ¾ by the other adds to a difference of areas.
+# What half a wrong unit at ¼ of the ranks by one score and at ¾ by the other adds to a difference of areas …
 _APART = {AUGRC: 0.25, H_AUC: 0.5}
+_ROW = 0.9  # … and of a wrong row, at ¼ by one of the two: its part
 
 
 def auc_ends(tally: AucTally, se: Number, level: float) -> Interval:
@@ -35,17 +37,35 @@ def _half(sizes: Sizes) -> Number:
     """Share of half a unit among the wrong rows, or among the right ones where it is larger."""
     if sizes.loads is None:
         return larger(0.5 / sizes.wrong.rows, 0.5 / sizes.right.rows)
-    sides = ((side, max(side.heavy, sizes.loads.rows.heavy)) for side in (sizes.loads.wrong, sizes.loads.right))
-    return max(0.5 * heavy / side.first for side, heavy in sides)
+    return max(0.5 * _unit(sizes, side) / side.first for side in (sizes.loads.wrong, sizes.loads.right))
+
+
+def _unit(sizes: Sizes, side: Powers, part: float = 1.0) -> float:
+    """Weight of a unit of that side that was not seen: a heavy row, or (part of) a typical cluster."""
+    assert sizes.loads is not None
+    return max(part * side.typical if sizes.grouped else side.heavy, sizes.loads.rows.heavy)
+
+
+def _whole(sizes: Sizes) -> float:
+    """The part of a typical cluster that joins a mean: half of it where all are alike, all where they are uneven.
+
+    The more uneven clusters are, the more the one that is missing by luck would have changed.
+    """
+    if sizes.loads is None or sizes.clusters is None or not sizes.grouped:
+        return 1.0
+    units = sizes.loads.units
+    return min(1.0, max(0.5, 4 * (units.typical * sizes.clusters.all / units.first - 1)))
 
 
 def pair_ends(tally: PairTally, se: Number, level: float) -> Interval:
-    """Of UQ-C-index, with three quarters of a unit beside the rows."""
+    """Of UQ-C-index, with three quarters of a row beside the rows, or a part of a cluster."""
     sizes = tally.sizes
     if sizes.loads is None:
         return _ranked_ends(tally.value, se, _PART / sizes.rows, sizes.rows, _PLACES, level)
-    units = sizes.loads.units
-    return _ranked_ends(tally.value, se, _PART * units.heavy / units.first, units.number, _PLACES, level)
+    units, heavy = sizes.loads.units, _PART * sizes.loads.rows.heavy
+    if sizes.grouped:
+        heavy = max(heavy, _CLUSTER * units.typical)
+    return _ranked_ends(tally.value, se, heavy / units.first, units.number, _PLACES, level)
 
 
 def precision_ends(value: float, se: float, rows: int, level: float) -> Interval:
@@ -90,9 +110,21 @@ def area_ends(tally: AreaTally, se: Number, cap: float, level: float) -> Interva
     return fay_feuer(value, variance * _inflated(sizes), _heavy(sizes) * tally.adds, level, cap)
 
 
+def rate_bend(sizes: Sizes, level: float) -> Number:
+    """What the lower end of H-AUC = UQ-AUC·r(1 − r) is multiplied by, r the error rate.
+
+    Near r = ½ the product is flat, and a standard error sees no slope; yet a rate t standard errors away has t²r(1 − r)
+    over the number of units less of it. Far from ½ the slope says it all: hence 4r(1 − r).
+    """
+    rate = sizes.wrong.weight / larger(1e-300, sizes.total.weight)
+    units = larger(1.0, 1.0 * sizes.units if sizes.loads is None else sizes.loads.units.number)
+    part = 4.0 if sizes.clusters is None else 2.0
+    return larger(0.0, 1 - part * rate * (1 - rate) * z_quantile(level) ** 2 / units)
+
+
 def _heavy(sizes: Sizes) -> float:
     """Weight of a wrong unit that was not seen."""
-    return 1.0 if sizes.loads is None else max(sizes.loads.wrong.heavy, sizes.loads.rows.heavy)
+    return 1.0 if sizes.loads is None else _unit(sizes, sizes.loads.wrong, _whole(sizes))
 
 
 def _inflated(sizes: Sizes) -> float:
@@ -126,30 +158,67 @@ def room_beside(metric: Metric, sizes: Sequence[Sizes], pers: Sequence[float]) -
         one = sizes[0]
         if one.loads is None:
             return Room(0.5 / one.rows, one.rows)
-        return Room(0.5 * one.loads.units.heavy / one.loads.units.first, one.loads.units.number)
+        return Room(0.5 * _unit(one, one.loads.units) / one.loads.units.first, one.loads.units.number)
     if not isinstance(metric.formula, Formula) or not min(pers) > 0:
         return None
-    part = max(_heavy(one) for one in sizes) / float(sizes[0].total.weight)
-    adds = _APART.get(metric.formula, math.log(3) / 2) * part / min(pers)
-    return Room(part / 2, 1.0, adds, max(_inflated(one) for one in sizes))
+    heavy, total = max(_heavy(one) for one in sizes), float(sizes[0].total.weight)
+    row = _ROW * {AUGRC: 1 - _PLACES[0], H_AUC: 1.0}.get(metric.formula, -math.log(_PLACES[0]))
+    mean = total / sizes[0].rows
+    adds = max(_APART.get(metric.formula, math.log(3) / 2) * heavy, row * mean) / total / min(pers)
+    return Room(heavy / (2 * total), 1.0, adds, max(_inflated(one) for one in sizes))
 
 
-def difference_ends(room: Room, difference: float, se: float, level: float) -> Interval:
-    """Of a difference with that room: the Beta law over [−1, 1], or the normal law of a difference of areas."""
-    gap = difference / room.scale
-    variance = (se / room.scale) ** 2 if se > 0 else gap * gap  # no spread was seen: the difference may be chance
+class Two(NamedTuple):
+    """Values of the two candidates of a difference, their variances, and that of the difference."""
+
+    values: tuple[float, float]
+    variances: tuple[float, float]
+    gap: float
+
+
+def difference_ends(room: Room, two: Two, level: float) -> Interval:
+    """Of a difference with that room: from the gamma ends of both areas, or the Beta law over [−1, 1]."""
+    a, b = room.affine
+    scale, difference = abs(b), two.values[0] - two.values[1]
+    gap = difference / scale
+    variance = two.gap / scale**2 if two.gap > 0 else gap * gap  # no spread was seen: the difference may be chance
     if room.adds is not None:
-        half = room.adds + z_quantile(level) * math.sqrt(room.inflate * variance + room.adds**2)
-        return Interval(difference - room.scale * half, difference + room.scale * half)
+        values = [(value - a) / b for value in two.values]
+        variances = [one / scale**2 if two.gap > 0 else variance / 2 for one in two.variances]
+        low, high = _recovered(room, values, variances, variance, level)
+        ends = (difference + b * low, difference + b * high)
+        return Interval(min(ends), max(ends))
 
     if math.isinf(room.share):
-        return Interval(-room.scale, room.scale)
+        return Interval(-scale, scale)
 
-    def low(gap: float) -> float:
+    def low_end(gap: float) -> float:
         joined = _beside((gap + 1) / 2, variance / 4, room.share, room.units, _PLACES[0])
-        return room.scale * (2 * float(beta_quantile(*joined, (1 - level) / 2)) - 1)
+        return scale * (2 * float(beta_quantile(*joined, (1 - level) / 2)) - 1)
 
-    return Interval(low(gap), -low(-gap))  # turning the pair round turns the sign, to the last bit
+    return Interval(low_end(gap), -low_end(-gap))  # turning the pair round turns the sign, to the last bit
+
+
+def _recovered(
+    room: Room, values: Sequence[float], variances: Sequence[float], gap: float, level: float
+) -> tuple[float, float]:
+    """How far a difference of areas reaches to each side, from how far each area does (MOVER, Zou 2007).
+
+    Areas are skewed: the score whose errors lie badly has more to gain than to lose. The normal law forgets that.
+    """
+    assert room.adds is not None
+    both = math.sqrt(variances[0] * variances[1])
+    alike = max(-1.0, min(1.0, (variances[0] + variances[1] - gap) / (2 * both))) if both > 0 else 0.0
+    down, up = [], []
+    for value, variance in zip(values, variances, strict=True):
+        low, high = fay_feuer(max(0.0, value), variance * room.inflate, room.adds, level, math.inf)
+        down.append(value - low)
+        up.append(high - value)
+
+    def reach(first: float, second: float) -> float:
+        return math.sqrt(max(0.0, first * first + second * second - 2 * alike * (first * second)))
+
+    return -reach(down[0], up[1]), reach(up[0], down[1])
 
 
 def accepted_high(sizes: Sizes, value: float, se: float, coverage: float, level: float) -> float:
@@ -180,10 +249,13 @@ def ece_high(sizes: Sizes, centre: Number, se: Number, level: float) -> Number:
 
 
 def share_ends(sizes: Sizes, value: float, se: float, level: float) -> Interval:
-    """Of an accuracy with weights or clusters: one more unit, all wrong for the lower end, all right for the upper."""
+    """Of an accuracy with weights or clusters: one more unit, all wrong for the lower end, all right for the upper.
+
+    Of clusters that are alike, half a one.
+    """
     assert sizes.loads is not None
-    loads, tail, ends = sizes.loads, (1 - level) / 2, []
+    loads, tail, part, ends = sizes.loads, (1 - level) / 2, _whole(sizes), []
     for place, side in ((0.0, loads.wrong), (1.0, loads.right)):
-        share = max(loads.units.typical, side.typical) / loads.rows.first
+        share = max(part * max(loads.units.typical, side.typical), loads.rows.typical) / loads.rows.first
         ends.append(_beside(value, se * se, share, loads.units.number, place))
     return Interval(beta_quantile(*ends[0], tail), beta_quantile(*ends[1], 1 - tail))

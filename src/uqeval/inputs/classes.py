@@ -1,18 +1,23 @@
-"""Class names: their order, and which class a label means, in arrays and in columns."""
+"""Class names: their order, and which class a label means, in arrays and in columns.
+
+A label is the name of a class or, where the caller gave the order of the classes, its position. Where both readings
+are possible and differ, nothing is guessed: `labels_by` chooses.
+"""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from uqeval._check import Int, check_codes, check_labels, to_array
+from uqeval._check import Int, check_choice, check_codes, check_labels, to_array
 from uqeval._errors import InputError
 from uqeval.inputs.columns import ClassColumns, Plan, listed, repeated
 
 _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?")
 _BITS = {"true": "1", "false": "0"}
+LABELS_BY = ("name", "position")
 
 
 class Encoded(NamedTuple):
@@ -21,6 +26,12 @@ class Encoded(NamedTuple):
     column: str
     codes: Int
     values: list[Any]
+
+
+class Indices(NamedTuple):
+    """Labels that a reader has made class indices."""
+
+    values: Int
 
 
 class Coded(NamedTuple):
@@ -118,6 +129,13 @@ def _binary_names(parts: Sequence[ClassColumns], labels: Sequence[Encoded]) -> t
         return _ordered(named)
     positive = named[0]
     number = -1 if _numeric(named) else 0
+    for encoded in labels:
+        alike = [value for value in encoded.values if positive in _spellings(value)]
+        if len(alike) > 1:
+            raise InputError(
+                f"`{encoded.column}` holds {listed(map(repr, alike))}, all of which could be class {positive}. Give a "
+                f"column of probabilities per class, or write the class in one way."
+            )
     values = {
         spelling[number]
         for column in labels
@@ -140,34 +158,101 @@ def _distinct_names(labels: Sequence[Encoded]) -> tuple[str, ...]:
     return _ordered(sorted({spelling[number] for spelling in spelled}))
 
 
-def class_indices(column: Encoded, classes: Classes) -> Int:
-    """The class index of each row."""
-    position = {name: k for k, name in enumerate(classes.names)}
-    numeric = _numeric(classes.names)
-    by_number = {float(name): k for k, name in enumerate(classes.names)} if numeric else {}
-    spelled = [_spellings(value) for value in column.values]
-    integers = bool(spelled) and all(_NUMBER.fullmatch(spelling[-1]) for spelling in spelled)
-    by_index = integers and classes.indexed and not any(_NUMBER.fullmatch(name) for name in classes.names)
-    found = np.full(len(spelled), -1, dtype=np.int64)
-    for code, spelling in enumerate(spelled):
+def class_indices(columns: Mapping[str, Encoded], classes: Classes, labels_by: str | None) -> dict[str, Int]:
+    """The class index of each row, of labels and predictions alike: all are names, or all are positions."""
+    if labels_by is not None:
+        check_choice("labels_by", labels_by, LABELS_BY)
+    readings = {
+        "name": {role: _by_name(column, classes.names) for role, column in columns.items()},
+        "position": {role: _by_position(column, classes.names) for role, column in columns.items()},
+    }
+    if labels_by is None and not classes.indexed:
+        labels_by = "name"  # the names came with the columns
+    if labels_by is not None:
+        found = readings[labels_by]
+    else:
+        whole = [by for by in LABELS_BY if all((codes >= 0).all() for codes in readings[by].values())]
+        if len(whole) == 2:
+            for role, column in columns.items():
+                _reject_two_readings(column, readings["name"][role], readings["position"][role], classes.names)
+        found = readings[whole[0] if whole else _nearest_reading(readings)]
+    for role, column in columns.items():
+        if (found[role] < 0).any():
+            raise _unknown_label(column, found[role], classes, labels_by)
+    return {role: found[role][column.codes] for role, column in columns.items()}
+
+
+def _nearest_reading(readings: Mapping[str, Mapping[str, Int]]) -> str:
+    """The one that fits most values: what a message should speak of."""
+    return max(LABELS_BY, key=lambda by: sum(int((codes >= 0).sum()) for codes in readings[by].values()))
+
+
+def _by_name(column: Encoded, names: Sequence[str]) -> Int:
+    """The class that each distinct value names, -1 where none."""
+    position = {name: k for k, name in enumerate(names)}
+    by_number = {float(name): k for k, name in enumerate(names)} if _numeric(names) else {}
+    shared = _shared_numbers(names)
+    found = np.full(len(column.values), -1, dtype=np.int64)
+    for code, value in enumerate(column.values):
+        spelling = _spellings(value)
+        if spelling[0] not in position and _number(spelling[-1]) in shared:
+            continue
         hits = [position[text] for text in spelling if text in position]
         if hits:
             found[code] = hits[0]
-        elif numeric and _NUMBER.fullmatch(spelling[-1]):
+        elif by_number and _NUMBER.fullmatch(spelling[-1]):
             found[code] = by_number.get(float(spelling[-1]), -1)
-        elif by_index and float(spelling[-1]).is_integer() and 0 <= float(spelling[-1]) < len(classes.names):
-            found[code] = int(float(spelling[-1]))
-    if (found >= 0).all():
-        return found[column.codes]
+    return found
+
+
+def _shared_numbers(names: Sequence[str]) -> set[float | None]:
+    """Numbers that are several classes, as "1" and "01": "1.0" is neither of them."""
+    numbers = [number for name in names if (number := _number(name)) is not None]
+    return {number for number in numbers if numbers.count(number) > 1} if len(set(numbers)) < len(numbers) else set()
+
+
+def _number(text: str) -> float | None:
+    return float(text) if _NUMBER.fullmatch(text) else None
+
+
+def _by_position(column: Encoded, names: Sequence[str]) -> Int:
+    """The class at the position that each distinct value is, -1 where it is none."""
+    count, shared = len(names), _shared_numbers(names)
+    found = np.full(len(column.values), -1, dtype=np.int64)
+    for code, value in enumerate(column.values):
+        last = _spellings(value)[-1]
+        number = _number(last)
+        if number is not None and number.is_integer() and 0 <= number < count and number not in shared:
+            found[code] = int(number)
+    return found
+
+
+def _reject_two_readings(column: Encoded, by_name: Int, by_position: Int, names: Sequence[str]) -> None:
+    if (differ := np.flatnonzero(by_name != by_position)).size:
+        value, place = column.values[differ[0]], int(by_position[differ[0]])
+        raise InputError(
+            f"`{column.column}` can be read in two ways: {value!r} names a class ({listed(names)}), and as a position "
+            f'from 0 on it is class {names[place]}. Say which is meant: labels_by="name" or labels_by="position".'
+        )
+
+
+def _unknown_label(column: Encoded, found: Int, classes: Classes, labels_by: str | None) -> InputError:
     bad = found[column.codes] < 0
-    row = int(bad.argmax())
-    value = column.values[column.codes[row]]
-    count = f"{int(bad.sum())} such rows"
-    hint = f"`{column.column}` holds {value!r} in row {row} ({count}), which is not among the classes"
-    hint += f" ({listed(classes.names)})."
-    if integers and not classes.indexed and not numeric:
-        hint += " Integers need an order: pass classes=[...], and they index into it."
-    raise InputError(hint)
+    row, count = int(bad.argmax()), int(bad.sum())
+    value, rows = column.values[column.codes[row]], f"{count} such row{'s' * (count != 1)}"
+    hint = f"`{column.column}` holds {value!r} in row {row} ({rows}), "
+    if labels_by == "position":
+        return InputError(f"{hint}which is no position 0..{len(classes.names) - 1} of the classes.")
+    if classes.indexed:
+        places = f"nor among their positions 0..{len(classes.names) - 1}"
+        return InputError(f"{hint}which is neither among the classes ({listed(classes.names)}) {places}.")
+    hint += f"which is not among the classes ({listed(classes.names)})"
+    lead = classes.names[0][:1]
+    if not lead.isalnum() and all(name.startswith(lead) for name in classes.names):
+        return InputError(f"{hint}. All of these begin with {lead!r}, which should be a part of the pattern.")
+    integers = all(_NUMBER.fullmatch(_spellings(value)[-1]) for value in column.values)
+    order = " Integers need an order: pass classes=[...], and they index into it."
+    return InputError(f"{hint}.{order * (integers and not _numeric(classes.names))}")
 
 
 def check_class_names(classes: Sequence[str]) -> tuple[str, ...]:
@@ -180,24 +265,47 @@ def check_class_names(classes: Sequence[str]) -> tuple[str, ...]:
     return names
 
 
-def check_class_indices(name: str, value: ArrayLike, names: tuple[str, ...] | None, width: int) -> Int:
-    """Class indices from integers, or from strings by name; `width` is 0 where nothing tells it."""
-    array = to_array(name, value)
-    if array.dtype.kind not in "UTO":
-        return check_labels(array, width or _highest(array), name=name)
-    if names is None:
-        raise InputError(
-            f"`{name}` holds strings. Pass classes=[...], the names in the order of the columns of `probs`."
-        )
-    codes, values = check_codes(name, array)
-    position = {class_name: k for k, class_name in enumerate(names)}
-    found = np.array([position.get(str(text), -1) for text in values], dtype=np.int64)[codes]
-    if (found < 0).any():
-        row = int((found < 0).argmax())
-        raise InputError(
-            f"`{name}` holds {str(array[row])!r} in row {row}, which is not among the classes ({listed(names)})."
-        )
+def check_class_indices(
+    given: Mapping[str, ArrayLike | Indices | None], names: tuple[str, ...] | None, width: int, labels_by: str | None
+) -> dict[str, Int | None]:
+    """Class indices of `labels` and `pred`, from names or positions; `width` is 0 where nothing tells it."""
+    found: dict[str, Int | None] = dict.fromkeys(given)
+    texts, numbers = {}, {}
+    alike = names is None or not ambiguous(names)
+    for name, value in given.items():
+        if value is None:
+            continue
+        if isinstance(value, Indices):
+            found[name] = value.values
+            continue
+        array = to_array(name, value)
+        if array.dtype.kind in "UTO":
+            if names is None:
+                raise InputError(
+                    f"`{name}` holds strings. Pass classes=[...], the names in the order of the columns of `probs`."
+                )
+            texts[name] = _encoded(name, array)
+        elif names is None or (alike and labels_by != "name"):
+            found[name] = check_labels(array, width or _highest(array), name=name)
+        else:
+            numbers[name] = _encoded(name, array)
+    if names is not None:
+        found |= class_indices(texts, Classes(names, False), None)  # a text is a name
+        found |= class_indices(numbers, Classes(names, True), labels_by)
     return found
+
+
+def ambiguous(names: Sequence[str]) -> bool:
+    """Whether a number may be the name of one class and the position of another."""
+    own = tuple(names) == tuple(map(str, range(len(names))))
+    return not own and any(name.lower() in _BITS or _NUMBER.fullmatch(name) for name in names)
+
+
+def _encoded(name: str, array: NDArray[Any]) -> Encoded:
+    if array.dtype.kind == "f" and np.isfinite(array).all() and (array == np.floor(array)).all():
+        array = array.astype(np.int64)  # coded by a table, without sorting
+    codes, values = check_codes(name, array)
+    return Encoded(name, codes, values.tolist())
 
 
 def _highest(array: NDArray[Any]) -> int:

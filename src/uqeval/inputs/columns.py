@@ -6,7 +6,7 @@ Knows column names only; the data is read by `frame` and `files`.
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple, TypedDict
 
 from uqeval._check import nearest
@@ -16,6 +16,7 @@ Names = str | Sequence[str] | None
 
 # Roles that one column plays; the rest are patterns.
 SINGLE = ("label", "pred", "error", "loss", "weight", "cluster", "group", "id")
+OPPOSITE = {"error": "correct", "loss": "quality"}  # what a file may hold in their place
 _NEEDED = (
     "One needs `label` and the model's output (prob_<class>, logit_<class> or member<i>_prob_<class>), "
     "or score_<name> and one of `error`, `loss`"
@@ -34,6 +35,8 @@ class ColumnOptions(TypedDict, total=False):
     pred: str | None
     error: str | None
     loss: str | None
+    correct: str | None
+    quality: str | None
     score: Names
     weight: str | None
     cluster: str | None
@@ -41,6 +44,10 @@ class ColumnOptions(TypedDict, total=False):
     id: str | None
     classes: Sequence[str] | None
     normalize: bool
+    labels_by: str | None
+    sep: str | None
+    decimal: str | None
+    encoding: str | None
 
 
 @dataclass(frozen=True)
@@ -56,6 +63,8 @@ class Columns:
     pred: str | None = "pred"
     error: str | None = "error"
     loss: str | None = "loss"
+    correct: str | None = None  # in place of `error`: 1 where the prediction is right
+    quality: str | None = None  # in place of `loss`: high where it is good
     score: Names = "score_*"
     weight: str | None = "weight"
     cluster: str | None = "cluster"
@@ -63,8 +72,14 @@ class Columns:
     id: str | None = "id"
     classes: Sequence[str] | None = None
     normalize: bool = False
+    labels_by: str | None = None
+    # How a CSV file is written: by default "," (tabs in .tsv), "." and UTF-8.
+    sep: str | None = None
+    decimal: str | None = None
+    encoding: str | None = None
 
 
+OF_CSV = ("sep", "decimal", "encoding")
 DEFAULTS = {field.name: field.default for field in fields(Columns)}
 
 
@@ -75,6 +90,13 @@ def column_options(columns: Mapping[str, Any]) -> Columns:
         if name not in known:
             raise InputError(f"There is no option `{name}`.{nearest(name, known)} Column options: {', '.join(known)}.")
     return Columns(**columns)
+
+
+def refuse_csv_options(options: Columns, reason: str) -> None:
+    """How a CSV file is written says nothing about anything else."""
+    for name in OF_CSV:
+        if getattr(options, name) is not None:
+            raise InputError(f"`{name}` (--{name}) says how a CSV file is written, but {reason}. Leave it out.")
 
 
 class ClassColumns(NamedTuple):
@@ -93,6 +115,7 @@ class Plan:
     scores: dict[str, str]
     tables: dict[str, ClassColumns]
     members: dict[str, list[ClassColumns]]
+    turned: frozenset[str] = frozenset()  # roles whose column says the opposite: 1 − its numbers is meant
 
     @property
     def needed(self) -> list[str]:
@@ -114,19 +137,59 @@ def repeated(names: Iterable[str]) -> list[str]:
     return sorted(name for name, times in Counter(names).items() if times > 1)
 
 
-def plan_columns(names: Sequence[str], options: Columns) -> Plan:
-    """The part that each column plays; an error where a named column or the minimum is missing."""
+def plan_columns(names: Sequence[str], options: Columns, file: str | None = None) -> Plan:
+    """The part that each column plays; an error where a named column or the minimum is missing, with what to try."""
+    try:
+        return _plan(names, options)
+    except InputError as error:
+        raise InputError(f"{error}{_to_try(names, options, file)}") from None
+
+
+def _to_try(names: Sequence[str], options: Columns, file: str | None) -> str:
+    """The command (for a frame: the arguments) that would do, from common names; nothing where none is known."""
+    changed: dict[str, Any] = {role: getattr(options, role) for role in (*SINGLE, "prob", "logit", "score")}
+    changed = {role: name for role, name in changed.items() if isinstance(name, str) and name != DEFAULTS[role]}
+    there = {role: name for role, name in changed.items() if name in names or ("*" in name and _found(name, names))}
+    standard: dict[str, Any] = {role: DEFAULTS[role] for role in changed.keys() - there.keys()}
+    from uqeval.inputs.guess import as_arguments, as_command, guess_columns  # of what is wrong alone
+
+    guessed: dict[str, Any] = guess_columns(names, [role for role in DEFAULTS if role not in there])
+    guessed = {role: name for role, name in guessed.items() if name != DEFAULTS[role]}
+    if "prob" in guessed and "label" not in {*guessed, *there} and "label" not in names:
+        return ""
+    tried = {role: name for role in DEFAULTS if (name := {**there, **guessed}.get(role)) is not None}
+    try:
+        _plan(names, replace(options, **(standard | guessed)))
+    except InputError:
+        return ""
+    if not tried:  # the standard names do
+        return f" Leave `{next(iter(changed))}` out." if changed else ""
+    tried |= {name: value for name in OF_CSV if (value := getattr(options, name)) is not None}
+    return f" Try: {as_command(file, tried)}" if file else f" Try {as_arguments(tried)}."
+
+
+def _found(pattern: str, names: Sequence[str]) -> bool:
+    regex = re.compile(".+?".join(map(re.escape, pattern.split("*"))), re.DOTALL)
+    return any(regex.fullmatch(name) for name in names)
+
+
+def _plan(names: Sequence[str], options: Columns) -> Plan:
     if twice := repeated(names):
         raise InputError(f"Duplicated column names: {listed(map(repr, twice))}. Rename or drop one of each.")
-    single = {}
+    single, turned = {}, {}
+    for role, opposite in (("error", options.correct), ("loss", options.quality)):
+        if opposite is not None:
+            turned[role] = opposite
+            if getattr(options, role) not in (None, DEFAULTS[role]):
+                raise InputError(f"Pass `{role}` or `{OPPOSITE[role]}`, not both: one is 1 − the other.")
     for role in SINGLE:
-        name = getattr(options, role)
+        name = turned.get(role, getattr(options, role))
         if name is None:
             continue
         if name in names:
             single[role] = name
         elif name != DEFAULTS[role]:
-            raise _absent(role, name, names)
+            raise _absent(OPPOSITE[role] if role in turned else role, name, names)
     # `p*` must not take the column `pred` for the class "red".
     free = [name for name in names if name not in single.values()]
     scores = score_columns(options.score, free)
@@ -138,7 +201,7 @@ def plan_columns(names: Sequence[str], options: Columns) -> Plan:
     for role in ("member", "member_logit"):
         if parts := _member_columns(role, getattr(options, role), free):
             members[role] = parts
-    plan = Plan(single, scores, tables, members)
+    plan = Plan(single, scores, tables, members, frozenset(turned))
     _check_minimum(plan, names)
     return plan
 
@@ -188,7 +251,12 @@ def _class_columns(role: str, pattern: Names, names: Sequence[str]) -> ClassColu
     if isinstance(pattern, str) and "*" in pattern:
         found = _match(role, pattern, 1, names)
         if found:
-            return ClassColumns(role, tuple(name for name, _ in found), tuple(stars[0] for _, stars in found))
+            classes = tuple(stars[0].strip() or stars[0] for _, stars in found)  # "proba*" and "proba cat"
+            if twice := repeated(classes):
+                raise InputError(
+                    f"{role}={pattern!r} finds class {twice[0]!r} twice, but for blanks. Rename one column."
+                )
+            return ClassColumns(role, tuple(name for name, _ in found), classes)
         if pattern != default:
             raise _absent(role, pattern, names)
         return ClassColumns(role, (role,), None) if role in names else None

@@ -6,31 +6,21 @@ Reads the columns that are needed and no others; columns are named in `columns`,
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
 from uqeval._check import nearest
 from uqeval._errors import InputError
-from uqeval.inputs.columns import DEFAULTS, ColumnOptions, Columns, Plan, listed, plan_columns
+from uqeval.inputs.columns import DEFAULTS, ColumnOptions, Columns, Plan, listed, plan_columns, refuse_csv_options
 from uqeval.inputs.paths import PathLike, expand, format_of, named, reading, same_columns
 from uqeval.inputs.predictions import Predictions, predictions_from_arrow
+from uqeval.inputs.texts import Opened, open_csv, open_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-
-class Opened(NamedTuple):
-    """Columns of a file, how to read some of them (texts as they are), and its rows where it says how many."""
-
-    names: list[str]
-    read: Callable[[list[str], list[str]], pa.Table]
-    rows: int | None = None
-    column: Callable[[str], pa.ChunkedArray] | None = None  # a single one, where that is as fast; by any thread
 
 
 class _Late(Mapping[str, Any]):
@@ -55,22 +45,22 @@ _ARRAYS = (
 )
 # Texts such as "007" must stay what they are: Arrow would read a number.
 _TEXT_ROLES = ("label", "pred", "cluster", "group", "id")
-_BLOCK = 1 << 24  # bytes; a row longer than Arrow's block (1 MiB by default) cannot be read
 
 
 def read_predictions(path: PathLike | Sequence[PathLike], **columns: Unpack[ColumnOptions]) -> Predictions:
     """Predictions from a file, a glob pattern or several of them, joined in sorted order.
 
-    The extension tells the format: .csv, .tsv (also .csv.gz, .tsv.gz), .parquet, .arrow, .feather, .ipc,
-    .jsonl, .ndjson (also .gz) or .npz.
+    The extension tells the format: .csv, .tsv, .jsonl, .ndjson (also .gz, .zst, .bz2), .parquet, .arrow, .feather,
+    .ipc or .npz. "-" is standard input; s3://, gs:// and https:// are fetched.
 
     Parameters
     ----------
     path : str, path or list of them
         Files or patterns such as "preds/*.parquet".
     **columns
-        Column names, `classes` and `normalize`, as in `Predictions.from_frame`. An NPZ file holds arrays
-        named as the arguments of `Predictions`, and score_<name>.
+        Column names, `classes`, `normalize` and `labels_by`, as in `Predictions.from_frame`. An NPZ file holds arrays
+        named as the arguments of `Predictions`, and score_<name>. `sep`, `decimal` and `encoding` say how a CSV
+        file is written.
 
     Returns
     -------
@@ -78,7 +68,7 @@ def read_predictions(path: PathLike | Sequence[PathLike], **columns: Unpack[Colu
 
     Examples
     --------
-    >>> read_predictions("preds.csv", label="y_true", prob="p*")  # doctest: +SKIP
+    >>> read_predictions("preds.csv", label="y_true", prob="p_*")  # doctest: +SKIP
     Predictions(10000 rows, 10 classes: labels, probs)
     """
     return PredictionFiles(path, Columns(**columns)).read()
@@ -92,13 +82,15 @@ class PredictionFiles:
         self.kinds = [format_of(name) for name in self.paths]
         if "npz" in self.kinds and set(self.kinds) != {"npz"}:
             raise InputError(f"{listed(self.paths)}: NPZ files and tables cannot be joined. Read them one by one.")
+        if (other := next((k for k, kind in enumerate(self.kinds) if kind not in ("csv", "tsv")), None)) is not None:
+            refuse_csv_options(options, f"{self.paths[other]} is none")
         self._opened: dict[str, Opened] = {}
 
     def open(self, name: str) -> Opened:
         """Columns, rows and reader of a file."""
         if name not in self._opened:
             with named(name), reading(name):
-                self._opened[name] = _OPENERS[format_of(name)](name)
+                self._opened[name] = _OPENERS[format_of(name)](name, self.options)
         return self._opened[name]
 
     @cached_property
@@ -108,12 +100,17 @@ class PredictionFiles:
         for name in self.paths:
             names = self.open(name).names
             with named(name):
-                plans.append(plan_columns(names, self.options))
+                plans.append(plan_columns(names, self.options, name))
             same_columns(self.paths[0], plans[0].needed, name, plans[-1].needed)
         return plans[0]
 
     def read(self) -> Predictions:
-        """The predictions, file after file."""
+        """The predictions, file after file; they remember where they are from."""
+        found = self._read()
+        object.__setattr__(found, "files", tuple(self.paths))
+        return found
+
+    def _read(self) -> Predictions:
         if "npz" in self.kinds:
             return _from_npz(self.paths, self.options)
         import pyarrow
@@ -126,7 +123,7 @@ class PredictionFiles:
             return found
         texts = [plan.single[role] for role in _TEXT_ROLES if role in plan.single]
         for name in self.paths:
-            with reading(name):
+            with named(name), reading(name):
                 parts.append(self.open(name).read(plan.needed, texts))
         self._opened.clear()
         table = _join(self.paths, parts)
@@ -195,31 +192,7 @@ def is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
 
 
-def _open_csv(name: str, delimiter: str = ",") -> Opened:
-    import pyarrow as pa
-    from pyarrow import csv as arrow_csv
-
-    with pa.input_stream(name, compression="detect") as raw, io.TextIOWrapper(raw, "utf-8-sig", newline="") as text:
-        names = next((row for row in csv.reader(text, delimiter=delimiter) if row), [])
-    if not names:
-        raise InputError("holds no header line. The first line names the columns.")
-
-    def read(columns: list[str], texts: list[str]) -> pa.Table:
-        kinds = dict.fromkeys(texts, pa.string())
-        convert = arrow_csv.ConvertOptions(include_columns=columns, column_types=kinds)
-        parse = arrow_csv.ParseOptions(delimiter=delimiter)
-        try:
-            return arrow_csv.read_csv(name, parse_options=parse, convert_options=convert)
-        except pa.ArrowInvalid:
-            # Slower, but quoted texts may hold line breaks and rows may be long.
-            parse = arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
-            block = arrow_csv.ReadOptions(block_size=_BLOCK)
-            return arrow_csv.read_csv(name, read_options=block, parse_options=parse, convert_options=convert)
-
-    return Opened(names, read)
-
-
-def _open_parquet(name: str) -> Opened:
+def _open_parquet(name: str, options: Columns) -> Opened:
     import pyarrow.parquet as pq
 
     file = pq.ParquetFile(name, pre_buffer=False)  # the bytes of the file need not lie in memory all at once
@@ -234,7 +207,7 @@ def _open_parquet(name: str) -> Opened:
     return Opened(list(file.schema_arrow.names), read, file.metadata.num_rows, column)
 
 
-def _open_arrow(name: str) -> Opened:
+def _open_arrow(name: str, options: Columns) -> Opened:
     """The file form (Feather too) or the stream form."""
     import pyarrow as pa
 
@@ -256,26 +229,18 @@ def _open_arrow(name: str) -> Opened:
     return Opened(list(schema.names), read)
 
 
-def _open_json(name: str) -> Opened:
-    from pyarrow import json as arrow_json
-
-    # Keys may come late, so that only the whole file tells the columns.
-    table = arrow_json.read_json(name, read_options=arrow_json.ReadOptions(block_size=_BLOCK))
-    return Opened(list(table.column_names), lambda columns, texts: table.select(columns), len(table))
-
-
-_OPENERS: dict[str, Callable[[str], Opened]] = {
-    "csv": _open_csv,
-    "tsv": lambda name: _open_csv(name, "\t"),
+_OPENERS: dict[str, Callable[[str, Columns], Opened]] = {
+    "csv": open_csv,
+    "tsv": lambda name, options: open_csv(name, options, "\t"),
     "parquet": _open_parquet,
     "arrow": _open_arrow,
-    "jsonl": _open_json,
+    "jsonl": open_json,
 }
 
 
 def _from_npz(paths: list[str], options: Columns) -> Predictions:
     changed = [name for name in DEFAULTS if getattr(options, name) != DEFAULTS[name]]
-    if columns := [name for name in changed if name not in ("classes", "normalize")]:
+    if columns := [name for name in changed if name not in ("classes", "normalize", "labels_by")]:
         raise InputError(
             f"{paths[0]}: `{columns[0]}` names a column, but the arrays of an NPZ file have fixed names: "
             f"{', '.join(_ARRAYS)} and score_<name>."
@@ -302,7 +267,9 @@ def _from_npz(paths: list[str], options: Columns) -> Predictions:
             arguments["scores"] = {key.removeprefix("score_"): score for key, score in scores.items()}
         if options.classes is not None:
             arguments["classes"] = options.classes
-        return Predictions(arguments.pop("labels", None), normalize=options.normalize, **arguments)
+        return Predictions(
+            arguments.pop("labels", None), normalize=options.normalize, labels_by=options.labels_by, **arguments
+        )
 
 
 def _load_npz(name: str) -> dict[str, Any]:

@@ -6,6 +6,7 @@ by `Predictions`. pyarrow and narwhals are imported on use, so that `import uqev
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -13,18 +14,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from uqeval._check import Widened, all_finite
+from uqeval._check import MEND, Widened, all_finite, check_errors
 from uqeval._errors import InputError
-from uqeval.inputs.classes import Coded, Encoded, class_indices, settle_classes
-from uqeval.inputs.columns import ClassColumns, Columns, Plan, plan_columns
+from uqeval.inputs.classes import Coded, Encoded, Indices, class_indices, settle_classes
+from uqeval.inputs.columns import ClassColumns, Columns, Plan, plan_columns, refuse_csv_options
 from uqeval.kernels import side_by_side
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def frame_arguments(frame: Any, options: Columns) -> dict[str, Any]:
-    """Arguments for `Predictions` from an eager frame."""
+_COMMA = re.compile(r"\s*[+-]?\d*,\d+\s*")
+
+
+def frame_columns(frame: Any, options: Columns) -> tuple[dict[str, pa.ChunkedArray], Plan, Columns]:
+    """The Arrow columns of an eager frame that are needed, and the part of each."""
+    refuse_csv_options(options, "a frame is no file")
     columns = _column_names(frame)
     if columns is not None and len(columns) == len(set(columns)):
         frame = _string_names(frame, columns)
@@ -32,7 +37,7 @@ def frame_arguments(frame: Any, options: Columns) -> dict[str, Any]:
         plan_columns(columns, options)  # says which names are duplicated
     eager = _eager(frame)
     plan = plan_columns(list(eager.columns), options)
-    return arrow_arguments({name: _arrow(eager, name) for name in plan.needed}, plan, options)
+    return {name: _arrow(eager, name) for name in plan.needed}, plan, options
 
 
 def _column_names(frame: Any) -> list[str] | None:
@@ -89,9 +94,12 @@ def arrow_arguments(columns: Mapping[str, pa.ChunkedArray], plan: Plan, options:
     late = {name for part in plan.tables.values() if _as_floats(part, options) for name in part.columns}
     read |= {name: columns[name] for name in columns if name not in late and name != head}
     plain = {name: _checked(name, column) for name, column in read.items()}
-    encoded = {role: _encode(plan.single[role], plain) for role in ("label", "pred") if role in plan.single}
-    classes = settle_classes(plan, options.classes, list(encoded.values()))
-    rows = {role: class_indices(column, classes) for role, column in encoded.items()}
+    labels: dict[str, Encoded] = {
+        role: _encode(plan.single[role], plain) for role in ("label", "pred") if role in plan.single
+    }
+    classes = settle_classes(plan, options.classes, list(labels.values()))
+    found = class_indices(labels, classes, options.labels_by)
+    rows = {role: Indices(indices) for role, indices in found.items()}
 
     def table(part: ClassColumns | None) -> NDArray[Any] | Widened | None:
         if part is None or not _as_floats(part, options):
@@ -103,7 +111,10 @@ def arrow_arguments(columns: Mapping[str, pa.ChunkedArray], plan: Plan, options:
         return None if parts is None else np.stack([_matrix(part, classes.names, plain) for part in parts])
 
     def vector(role: str) -> NDArray[Any] | None:
-        return _numbers(plan.single[role], plain) if role in plan.single else None
+        if role not in plan.single:
+            return None
+        values = _numbers(plan.single[role], plain)
+        return _turned(plan.single[role], values, role) if role in plan.turned else values
 
     def coded(role: str) -> Coded | None:
         if role not in plan.single:
@@ -129,6 +140,12 @@ def arrow_arguments(columns: Mapping[str, pa.ChunkedArray], plan: Plan, options:
         "ids": _texts(plain[plan.single["id"]]) if "id" in plan.single else None,
         "normalize": options.normalize,
     }
+
+
+def _turned(name: str, values: NDArray[Any], role: str) -> NDArray[np.float64]:
+    """1 − what is right, or good."""
+    checked = check_errors(name, values, MEND) if role == "error" else values
+    return 1.0 - checked.astype(np.float64)
 
 
 def _as_floats(part: ClassColumns, options: Columns) -> bool:
@@ -222,7 +239,8 @@ def _first_text(column: pa.ChunkedArray) -> str:
         try:
             float(text)
         except ValueError:
-            return f" (row {row}: {text!r})"
+            comma = ', a decimal comma: pass decimal="," (--decimal ",")' * bool(_COMMA.fullmatch(text))
+            return f" (row {row}: {text!r}{comma})"
     return " (numbers written as text: convert them first)"
 
 

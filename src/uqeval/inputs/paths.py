@@ -2,17 +2,19 @@
 
 import glob
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from uqeval._check import nearest
 from uqeval._errors import InputError, reason_of
-from uqeval.inputs.columns import listed, repeated
+from uqeval.inputs.columns import listed
+from uqeval.inputs.elsewhere import fetched, is_elsewhere
 
 PathLike = str | os.PathLike[str]
 
-# The extension tells the format; .gz may follow where the reader can undo it.
+# The extension tells the format; that of a packer may follow where the reader can undo it.
 _EXTENSIONS = {
     ".csv": "csv",
     ".tsv": "tsv",
@@ -24,7 +26,8 @@ _EXTENSIONS = {
     ".ndjson": "jsonl",
     ".npz": "npz",
 }
-_GZIPPED = (".csv", ".tsv", ".jsonl", ".ndjson")
+_TEXTS = (".csv", ".tsv", ".jsonl", ".ndjson")
+_PACKED = (".gz", ".zst", ".bz2")
 
 
 @contextmanager
@@ -44,10 +47,21 @@ def reading(name: str) -> Iterator[None]:
         yield
     except (InputError, MemoryError):
         raise
+    except UnicodeDecodeError as error:
+        raise InputError(f"{name}: {_other_letters(error.object[error.start])}") from None
     except Exception as error:  # Arrow, zip, zlib, csv and Unicode each have kinds of their own
+        if re.search("invalid utf-?8", str(error), re.IGNORECASE):
+            raise InputError(f"{name}: {_other_letters(None)}") from None
+        if "allow_pickle" in str(error):
+            raise InputError(f"{name}: cannot be read; it is no NPZ archive of plain arrays.") from None
         raise InputError(
             f"{name}: cannot be read; it may be truncated, corrupt or in another format ({reason_of(error)})."
         ) from None
+
+
+def _other_letters(byte: int | None) -> str:
+    held = "" if byte is None else f" (it holds the byte 0x{byte:02x})"
+    return f'cannot be read as UTF-8{held}. Say how it is encoded, as encoding="latin-1" or "cp1252" (--encoding).'
 
 
 def expand(path: PathLike | Sequence[PathLike]) -> list[str]:
@@ -60,7 +74,9 @@ def expand(path: PathLike | Sequence[PathLike]) -> list[str]:
         if not isinstance(item, str | os.PathLike):
             raise InputError(f"`path` holds {item!r}. Pass file names.")
         name = os.path.expanduser(os.fspath(item))
-        if not os.path.exists(name) and glob.has_magic(name):
+        if is_elsewhere(name):
+            found += fetched(name)
+        elif not os.path.exists(name) and glob.has_magic(name):
             matches = [match for match in glob.glob(name, recursive=True) if os.path.isfile(match)]
             if not matches:
                 raise InputError(f"{name}: no file matches this pattern.")
@@ -68,8 +84,11 @@ def expand(path: PathLike | Sequence[PathLike]) -> list[str]:
         else:
             found.append(name)
     found.sort()
-    if twice := repeated(found):
-        raise InputError(f"{twice[0]}: named twice, so its rows would count twice.")
+    places: dict[str, str] = {}
+    for name in found:
+        if (other := places.setdefault(os.path.realpath(name), name)) != name or found.count(name) > 1:
+            alias = f" (as {other} too)" if other != name else ""
+            raise InputError(f"{name}: named twice{alias}, so its rows would count twice.")
     for name in found:
         _check_file(name)
     return found
@@ -88,13 +107,19 @@ def _check_file(name: str) -> None:
 
 def format_of(name: str) -> str:
     lower = name.lower()
+    bare = lower.rsplit(".", 1)[0] if is_packed(lower) else lower
     for extension, kind in _EXTENSIONS.items():
-        if lower.endswith(extension) or (extension in _GZIPPED and lower.endswith(extension + ".gz")):
+        if bare.endswith(extension) and (bare == lower or extension in _TEXTS):
             return kind
     raise InputError(
         f"{name}: the extension {Path(name).suffix or '(none)'} is not known. "
-        f"Supported are {', '.join(_EXTENSIONS)}, and .gz after {', '.join(_GZIPPED)}."
+        f"Supported are {', '.join(_EXTENSIONS)}, and {', '.join(_PACKED)} after {', '.join(_TEXTS)}."
     )
+
+
+def is_packed(name: str) -> bool:
+    """Whether the file is compressed as a whole."""
+    return name.lower().endswith(_PACKED)
 
 
 def same_columns(first: str, there: Sequence[str], name: str, here: Sequence[str]) -> None:

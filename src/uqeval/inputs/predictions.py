@@ -19,21 +19,20 @@ from uqeval._check import (
     Float,
     Int,
     check_alpha,
-    check_codes,
     check_errors,
     check_lengths,
     check_logits,
     check_members,
     check_probs,
-    check_vector,
     check_weight_values,
-    clean_vector,
-    to_array,
+    on_grid,
 )
 from uqeval._errors import InputError, UQWarning, notify
-from uqeval.inputs.classes import Coded, check_class_indices, check_class_names
+from uqeval.inputs.classes import Coded, Indices, check_class_indices, check_class_names
 from uqeval.inputs.columns import ColumnOptions, Columns, Plan
-from uqeval.inputs.frame import arrow_arguments, frame_arguments
+from uqeval.inputs.doubts import doubt_ids, doubt_logits, doubt_rows
+from uqeval.inputs.frame import arrow_arguments, frame_columns
+from uqeval.inputs.rows import coded, finite_vector, own_scores, row_names, row_numbers
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -54,7 +53,7 @@ class Predictions:
     Parameters
     ----------
     labels : array-like of shape (n,), optional
-        True classes, 0..K-1; strings where `classes` names them. Needed unless `error` or `loss` is given.
+        True classes, 0..K-1, or values of `classes`. Needed unless `error` or `loss` is given.
     probs : array-like of shape (n, K) or (n,)
         Predicted probabilities; (n,) is the probability of class 1. Default: softmax of `logits`, else the
         mean over `members`.
@@ -86,6 +85,9 @@ class Predictions:
         Row names, kept as strings.
     normalize : bool
         Divide each row of `probs`, `members` and `soft_labels` by its sum.
+    labels_by : "name" or "position", optional
+        What numbers in `labels` and `pred` are where `classes` are numbers too: names of classes, or positions in
+        `classes` from 0 on. By default whichever fits; where both fit and differ it must be said.
 
     Attributes
     ----------
@@ -95,6 +97,8 @@ class Predictions:
         Whether `logits` belong to `probs`: softmax(logits) agrees within 1e-3.
     clusters, groups : int64 arrays of codes 0..G-1, or None
         `cluster_values` and `group_names` say what each code stands for.
+    files : tuple of str
+        The files that the rows were read from; empty for arrays.
 
     Examples
     --------
@@ -124,10 +128,11 @@ class Predictions:
     logits_match: bool
     n: int
     n_classes: int
+    files: tuple[str, ...] = ()
 
     def __init__(
         self,
-        labels: ArrayLike | None = None,
+        labels: ArrayLike | Indices | None = None,
         *,
         probs: ArrayLike | None = None,
         logits: ArrayLike | None = None,
@@ -135,7 +140,7 @@ class Predictions:
         member_logits: Any = None,
         alpha: ArrayLike | None = None,
         soft_labels: ArrayLike | None = None,
-        pred: ArrayLike | None = None,
+        pred: ArrayLike | Indices | None = None,
         error: ArrayLike | None = None,
         loss: ArrayLike | None = None,
         scores: Mapping[str, ArrayLike] | None = None,
@@ -145,6 +150,7 @@ class Predictions:
         classes: Sequence[str] | None = None,
         ids: ArrayLike | None = None,
         normalize: bool = False,
+        labels_by: str | None = None,
     ) -> None:
         modelled = any(given is not None for given in (probs, logits, members, member_logits, alpha))
         _check_enough(modelled, labels is not None, error is not None or loss is not None, scores)
@@ -162,18 +168,17 @@ class Predictions:
         # Widths first: a wrong number of classes would make every later message about rows misleading.
         width = _width(names, probs=p, logits=z, members=ps, member_logits=zs, alpha=evidence, soft_labels=soft)
 
-        own = _scores(scores)
+        own = own_scores(scores)
         fields: dict[str, Any] = {
-            "labels": None if labels is None else check_class_indices("labels", labels, names, width),
-            "pred": None if pred is None else check_class_indices("pred", pred, names, width),
+            **check_class_indices({"labels": labels, "pred": pred}, names, width, labels_by),
             "error": None if error is None else check_errors("error", error, MEND),
-            "loss": None if loss is None else _vector("loss", loss),
+            "loss": None if loss is None else finite_vector("loss", loss),
             "scores": {name: score for name, (score, _) in own.items()},
-            "weights": None if weights is None else _vector("weights", weights),
-            "ids": None if ids is None else _ids(ids),
+            "weights": None if weights is None else finite_vector("weights", weights),
+            "ids": None if ids is None else row_names(ids),
         }
-        fields["clusters"], fields["cluster_values"] = _coded("clusters", clusters)
-        fields["groups"], group_values = _coded("groups", groups)
+        fields["clusters"], fields["cluster_values"] = coded("clusters", clusters)
+        fields["groups"], group_values = coded("groups", groups)
         fields["group_names"] = () if group_values is None else tuple(map(str, group_values))
         rows = {
             name: array for name, array in fields.items() if name not in ("scores", "cluster_values", "group_names")
@@ -186,6 +191,16 @@ class Predictions:
         if fields["weights"] is not None:
             check_weight_values(fields["weights"])
 
+        for name, given in (("logits", z), ("member_logits", zs)):
+            if given is not None:
+                doubt_logits(name, given)
+        if fields["clusters"] is None:
+            if fields["ids"] is not None:
+                doubt_ids(fields["ids"])
+            output = next((array for array in (p, z, ps, zs, evidence) if array is not None), None)
+            own_columns = [] if output is None else _columns(output)
+            whole = [fields[name] for name in ("labels", "error", "loss") if fields[name] is not None]
+            doubt_rows([*fields["scores"].values(), *own_columns, *whole])
         match = z is not None
         if z is not None and p is not None:
             match = _agrees(z, p)
@@ -200,10 +215,10 @@ class Predictions:
         if p is None and z is not None:
             p = softmax(z)
         elif p is None and ps is not None:
-            p = ps.mean(axis=0)
+            p = on_grid(ps.mean(axis=0))
         elif p is None and evidence is not None:
             share = evidence / evidence.max(axis=1, keepdims=True)
-            p = share / share.sum(axis=1, keepdims=True)
+            p = on_grid(share / share.sum(axis=1, keepdims=True))
         if not width:
             width = max(
                 (int(codes.max()) + 1 for codes in (fields["labels"], fields["pred"]) if codes is not None), default=0
@@ -223,6 +238,8 @@ class Predictions:
             An eager frame; collect a lazy one first.
         label, pred, error, loss, weight, cluster, group, id : str or None
             Column names. A default name may be absent, another one must exist; None leaves the part out.
+        correct, quality : str, optional
+            Columns in place of `error` and `loss` that are high where the prediction is good: 1 − it is meant.
         prob, logit, soft : str, list of str or None
             A pattern whose ``*`` is the class name, or the columns in class order. One column alone does for a
             binary task: ``prob_<class>`` belongs to that class, any other name to class 1 (a lone logit is the
@@ -232,10 +249,12 @@ class Predictions:
         score : str, list of str or None
             A pattern whose ``*`` is the score's name, or columns; ``score_*`` by default.
         classes : sequence of str, optional
-            The class order; integer labels then index into it. Default: numeric names in numeric order, others in
-            the order of the columns.
+            The class order; integer labels may then be positions in it. Default: numeric names in numeric order, others
+            in the order of the columns.
         normalize : bool
             Divide each row of probabilities and of soft labels by its sum.
+        labels_by : "name" or "position", optional
+            What labels that are numbers mean where `classes` are numbers too, as in `Predictions`.
 
         Examples
         --------
@@ -244,7 +263,7 @@ class Predictions:
         >>> Predictions.from_frame(frame).classes
         ('cat', 'dog')
         """
-        return cls(**frame_arguments(frame, Columns(**columns)))
+        return predictions_from_arrow(*frame_columns(frame, Columns(**columns)))
 
     def take(self, rows: ArrayLike) -> Predictions:
         """These rows only, from a boolean mask or from row numbers; absent clusters and groups are forgotten.
@@ -254,7 +273,7 @@ class Predictions:
         >>> Predictions([0, 1, 1], probs=[0.1, 0.8, 0.4]).take([True, False, True])
         Predictions(2 rows, 2 classes: labels, probs)
         """
-        index = _row_numbers(rows, self.n)
+        index = row_numbers(rows, self.n)
         taken = object.__new__(Predictions)
         fields = dict(vars(self))
         for name in (*_BY_ROW, "ids"):
@@ -294,7 +313,17 @@ class Predictions:
 
 def predictions_from_arrow(columns: Mapping[str, pa.ChunkedArray], plan: Plan, options: Columns) -> Predictions:
     """Predictions from Arrow columns that a plan has named."""
-    return Predictions(**arrow_arguments(columns, plan, options))
+    try:
+        return Predictions(**arrow_arguments(columns, plan, options))
+    except InputError as error:
+        from uqeval.inputs.strangers import explain  # of what is wrong alone
+
+        raise explain(error, columns, plan, options) from None
+
+
+def _columns(output: Float) -> list[Float]:
+    """Class by class, of each member."""
+    return [part[:, k] for part in (output if output.ndim == 3 else [output]) for k in range(output.shape[-1])]
 
 
 def softmax(logits: Float) -> Float:
@@ -333,64 +362,3 @@ def _width(names: tuple[str, ...] | None, **arrays: Float | None) -> int:
         if other != width:
             raise InputError(f"`{name}` has {other} classes but `{first}` has {width}. Pass the same classes in both.")
     return width
-
-
-def _vector(name: str, value: ArrayLike, *, finite: bool = True) -> Float:
-    return check_vector(name, value, finite=finite, hint=MEND)
-
-
-def _scores(scores: Mapping[str, ArrayLike] | None) -> dict[str, tuple[Float, bool]]:
-    """Each score, and whether it is finite."""
-    if scores is None:
-        return {}
-    if not isinstance(scores, Mapping):
-        raise InputError(f"`scores` is a {type(scores).__name__}. Pass a dict: name → array of shape (n,).")
-    if len({str(name) for name in scores}) < len(scores):
-        raise InputError(f"`scores` has names that read alike: {', '.join(map(repr, scores))}. Rename one.")
-    return {
-        str(name): clean_vector(f"scores[{str(name)!r}]", score, finite=False, hint=MEND)
-        for name, score in scores.items()
-    }
-
-
-def _ids(ids: ArrayLike) -> NDArray[np.str_]:
-    array = to_array("ids", ids)
-    if array.ndim != 1:
-        raise InputError(f"`ids` has shape {array.shape}. Pass one entry per row: shape (n,).")
-    return array.astype(np.str_)
-
-
-def _coded(name: str, value: ArrayLike | Coded | None) -> tuple[Int | None, NDArray[Any] | None]:
-    """Codes and what they stand for, in natural order: numbers written as strings sort as numbers."""
-    if value is None:
-        return None, None
-    codes, values = value if isinstance(value, Coded) else check_codes(name, value)
-    keys = values
-    if values.dtype.kind in "UTO":
-        values = values.astype(np.str_)
-        try:
-            keys = values.astype(np.int64)
-        except (ValueError, OverflowError):
-            keys = values
-    order = np.argsort(keys, kind="stable")
-    rank = np.empty(len(order), dtype=np.int64)
-    rank[order] = np.arange(len(order))
-    return rank[codes], values[order]
-
-
-def _row_numbers(rows: ArrayLike, n: int) -> Int:
-    array = to_array("rows", rows)
-    if array.ndim != 1 or (array.size and array.dtype.kind not in "biu"):
-        raise InputError(f"`rows` has shape {array.shape} and type {array.dtype}. Pass a boolean mask or row numbers.")
-    if array.dtype == np.bool_:
-        if len(array) != n:
-            raise InputError(f"`rows` has {len(array)} entries but there are {n} rows. Pass one entry per row.")
-        index = np.flatnonzero(array)
-    else:
-        index = array.astype(np.int64)
-        outside = np.flatnonzero((index < -n) | (index >= n))
-        if len(outside):
-            raise InputError(f"`rows` holds {index[outside[0]]} but there are {n} rows.")
-    if len(index) < 2:
-        raise InputError(f"`rows` picks {len(index)} row{'s' * (len(index) != 1)}. Ranking needs at least 2.")
-    return index

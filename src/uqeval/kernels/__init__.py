@@ -58,6 +58,7 @@ __all__ = [
     "sweep_parts",
     "sweep_rows",
     "threads",
+    "to_grid",
     "unit_sums",
     "use",
     "weighted_auc_counts",
@@ -184,6 +185,11 @@ block_sums = _sums.block_sums
 def order_by(x: Float) -> Order:
     """Rows in stable order of x, with its tie groups."""
     return _kernels().order_by(x, _threads_for(len(x)))
+
+
+def to_grid(x: Float, parts: int, narrow: bool) -> None:
+    """Moves what is a multiple of 1/parts but for float noise there, in place (contiguous): see `plain.grid`."""
+    _kernels().to_grid(x, float(parts), narrow, _threads_for(len(x)))
 
 
 def mark(score: Float, error: Bit) -> Bit:

@@ -1,7 +1,7 @@
 """Metrics: one number from arrays, a plain float each; intervals come from `uqeval.estimate` and `uqeval.evaluate`."""
 
 from uqeval.metrics.calibration import ece, ece_debiased
-from uqeval.metrics.concordance import uq_c_index
+from uqeval.metrics.concordance import top_label_c_index, uq_c_index
 from uqeval.metrics.correlation import kendall_tau, somers_d
 from uqeval.metrics.multiclass import one_vs_rest
 from uqeval.metrics.ood import fpr_at_tpr, ood_aupr, ood_auroc
@@ -51,6 +51,7 @@ __all__ = [
     "risk_coverage_curve",
     "selective_accuracy",
     "somers_d",
+    "top_label_c_index",
     "uq_auc",
     "uq_c_index",
 ]

@@ -5,6 +5,7 @@ One tie rule: a block of tied scores is accepted in random order, and every numb
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -123,6 +124,7 @@ class Formula:
 
     value: Callable[[Any], Any]
     slopes: Callable[[Any], Areas]
+    useless: Callable[[float], float]  # its value, by the mean loss, of a score that knows nothing
     per: Callable[[Any], float] = lambda areas: 1.0
 
 
@@ -131,11 +133,22 @@ def _ratio(areas: Any) -> Any:
         return np.where(areas.span > 0, np.divide(areas.excess, areas.span), np.nan)[()]
 
 
-AURC = Formula(lambda areas: areas.aurc, lambda areas: Areas(1.0, 0.0, 0.0, 0.0, 0.0))
-EXCESS = Formula(lambda areas: areas.excess, lambda areas: Areas(0.0, 1.0, 0.0, 0.0, 0.0))
-RATIO = Formula(_ratio, lambda areas: Areas(0.0, 1.0, -areas.excess / areas.span, 0.0, 0.0), lambda areas: areas.span)
-AUGRC = Formula(lambda areas: areas.augrc, lambda areas: Areas(0.0, 0.0, 0.0, 1.0, 0.0))
-H_AUC = Formula(lambda areas: areas.h_auc, lambda areas: Areas(0.0, 0.0, 0.0, 0.0, 1.0))
+AURC = Formula(lambda areas: areas.aurc, lambda areas: Areas(1.0, 0.0, 0.0, 0.0, 0.0), lambda loss: loss)
+EXCESS = Formula(
+    lambda areas: areas.excess,
+    lambda areas: Areas(0.0, 1.0, 0.0, 0.0, 0.0),
+    lambda loss: -(1 - loss) * math.log1p(-loss) if loss < 1 else 0.0,
+)
+RATIO = Formula(
+    _ratio,
+    lambda areas: Areas(0.0, 1.0, -areas.excess / areas.span, 0.0, 0.0),
+    lambda loss: 1.0,
+    lambda areas: areas.span,
+)
+AUGRC = Formula(lambda areas: areas.augrc, lambda areas: Areas(0.0, 0.0, 0.0, 1.0, 0.0), lambda loss: loss / 2)
+H_AUC = Formula(
+    lambda areas: areas.h_auc, lambda areas: Areas(0.0, 0.0, 0.0, 0.0, 1.0), lambda loss: loss * (1 - loss) / 2
+)
 
 
 @dataclass(frozen=True)
@@ -143,6 +156,10 @@ class Accepted:
     """The risk of the surest share of the rows. Places run from 0 to the total weight; a tied block takes a stretch."""
 
     coverage: float
+
+    def useless(self, loss: float) -> float:
+        """Its value of a score that knows nothing."""
+        return loss
 
     def value(self, areas: Any) -> Any:
         return areas.accepted(self.coverage)[0]

@@ -96,15 +96,20 @@ def check_confidence(
     confidence: ArrayLike, correct: ArrayLike, weights: ArrayLike | None = None
 ) -> tuple[Float, Float, Float | None]:
     """Clean (confidence, correct, weights)."""
-    c = check_vector("confidence", confidence, hint=MEND)
-    outside = np.flatnonzero((c < 0) | (c > 1))
-    if len(outside):
-        raise InputError(
-            f"`confidence` must lie in [0, 1]; row {outside[0]} holds {c[outside[0]]:g}. "
-            f"Pass the probability of the predicted class."
-        )
+    c = check_shares(check_vector("confidence", confidence, hint=MEND))
     a, w, keep = check_bits_and_weights("correct", correct, weights, beside={"confidence": c})
     return c if keep is None else c[keep], a.astype(np.float64), w
+
+
+def check_shares(confidence: Float) -> Float:
+    """Confidences in [0, 1]; NaN passes."""
+    outside = np.flatnonzero((confidence < 0) | (confidence > 1))
+    if len(outside):
+        raise InputError(
+            f"`confidence` must lie in [0, 1]; row {outside[0]} holds {confidence[outside[0]]:g}. "
+            f"Pass the probability of the predicted class."
+        )
+    return confidence
 
 
 def bin_edges(bins: int = 15) -> Float:

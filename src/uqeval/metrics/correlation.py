@@ -1,4 +1,4 @@
-"""Rank correlation of a score with a ground truth that is known, as φ or ϕ from human soft labels."""
+"""Rank correlation of a score with a ground truth that is known, as the error probability or the misalignment."""
 
 import math
 from typing import NamedTuple

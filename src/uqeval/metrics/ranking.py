@@ -15,7 +15,7 @@ def uq_auc(score: ArrayLike, error: ArrayLike, *, weights: ArrayLike | None = No
 
     .. math:: P(S > S' \mid E=1, E'=0) + \tfrac12 P(S = S' \mid E=1, E'=0)
 
-    Maximal for any score that orders inputs as φ, the probability that the prediction is wrong.
+    Maximal for any score that orders inputs as the error probability ϕ does.
 
     Parameters
     ----------

@@ -12,7 +12,7 @@ from uqeval._check import Float, nearest
 from uqeval._errors import InputError
 from uqeval.metrics.areas import AUGRC, AURC, EXCESS, H_AUC, RATIO, Accepted, Formula
 from uqeval.metrics.calibration import Bins, debiased_l1, ece, ece_debiased, l1
-from uqeval.metrics.concordance import uq_c_index
+from uqeval.metrics.concordance import signed_confidence, top_label_c_index, uq_c_index
 from uqeval.metrics.correlation import kendall_tau, somers_d
 from uqeval.metrics.ood import fpr_at_tpr, ood_aupr, ood_auroc
 from uqeval.metrics.proper import accuracy, brier, brier_rows, log_loss, log_loss_rows, right_rows
@@ -40,6 +40,7 @@ class Metric:
     formula: Formula | Accepted | None = None  # of the areas, where the tally is of areas
     by_row: Callable[..., Float] | None = None  # numbers of the rows whose mean it is
     by_bin: Callable[[Bins], float] | None = None  # its value from bins of confidence
+    made: tuple[str, Callable[..., Float]] | None = None  # its target, where several arguments make it: name, how
     losses: bool = False  # takes a loss in [0, 1] in place of 0/1 errors
     streams: bool = True  # can be counted piece by piece
     undefined: str = "all losses are equal"  # why it may have no value
@@ -50,6 +51,13 @@ class Metric:
         """Whether it judges the uncertainty score (and not the model alone)."""
         return "score" in self.needs
 
+    def useless(self, mean_loss: float | None) -> float | None:
+        """The value of a score that knows nothing; None where that depends on a mean loss that is not known."""
+        if self.formula is not None and mean_loss is None:
+            return None
+        plain = 0.5 if self.formula is None or mean_loss is None else self.formula.useless(mean_loss)
+        return self.affine[0] + self.affine[1] * plain
+
     @property
     def span(self) -> float:
         """No two values are further apart."""
@@ -58,6 +66,8 @@ class Metric:
     @property
     def target(self) -> str:
         """What of each row a score is ranked against."""
+        if self.made is not None:
+            return self.made[0]
         return "loss in [0, 1]" if self.losses else self.needs[1]
 
     @property
@@ -74,15 +84,23 @@ class Metric:
 
 
 _ERR, _CAL, _OUT, _TWO = ("score", "error"), ("confidence", "correct"), ("probs", "labels"), ("score_in", "score_out")
+_TOP = ("score", "confidence", "error")
 _LOSS, _PHI, _VARPHI = ("score", "loss"), ("score", "phi"), ("score", "varphi")
 _ONE, _TWICE, _REST, _SIGNED = (0.0, 1.0), (0.0, 2.0), (1.0, -1.0), (-1.0, 2.0)
-_CHANCE, _COMMITTED = "with chance of error φ", "with commitment against the Bayes label ϕ"
+_CHANCE, _COMMITTED = "with error probability", "with misalignment"
 _TAU: dict[str, Any] = {"affine": _SIGNED, "undefined": "score or truth is constant", "streams": False}
 _SOMERS: dict[str, Any] = {"affine": _SIGNED, "undefined": "the truth is constant", "streams": False}
 _OWN = "UQ-C-index contains the model's own probabilities: do not rank models by it"
+_OWN_TOP = "the top-label C-index contains the model's own confidence: do not rank models by it"
 _RATE = "H-AUC depends on the accuracy: across models a less accurate one can look better"
 _METRICS = [
     Metric("uq_auc", "UQ-AUC", uq_auc, "higher", (0, 1), _ERR, "auc", "logit"),
+    Metric(
+        *("top_label_c_index", "top-label C-index", top_label_c_index, "higher", (0, 1), _TOP, "pairs", "logit"),
+        made=("signed confidence", signed_confidence),
+        undefined="all rows have the same signed confidence",
+        across_models=_OWN_TOP,
+    ),
     Metric("uq_c_index", "UQ-C-index", uq_c_index, "higher", (0, 1), _LOSS, "pairs", "logit", across_models=_OWN),
     Metric("aurc", "AURC", aurc, "lower", (0, 1), _ERR, "area", "gamma", _ONE, AURC, losses=True),
     Metric("e_aurc", "E-AURC", e_aurc, "lower", (0, 1), _ERR, "area", "log", _ONE, EXCESS),

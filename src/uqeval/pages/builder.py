@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 import re
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import lru_cache
@@ -18,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 from uqeval._files import kept_text
 from uqeval._result import number, strict
 from uqeval.decide.threshold import shown as printed
-from uqeval.pages.words import clip, count, percent
+from uqeval.pages.words import clip, count, folded, percent
+from uqeval.plot.names import shortened
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -45,6 +47,7 @@ def _environment() -> Environment:
     )
     found.globals["style"] = template_text("page.css")
     found.filters |= {"clip": clip, "count": count, "number": number, "percent": percent}
+    found.filters |= {"folded": folded, "shortened": shortened, "basename": os.path.basename}
     found.filters["shown"] = lambda value: printed(value, 6)
     return found
 

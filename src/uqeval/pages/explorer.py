@@ -11,6 +11,7 @@ import numpy as np
 
 from uqeval._check import Float
 from uqeval._errors import InputError, collected
+from uqeval._result import Grid
 from uqeval.decide.calibration import Calibration
 from uqeval.decide.certification import Certification
 from uqeval.decide.risk_map import map_rows
@@ -19,7 +20,7 @@ from uqeval.decide.threshold import shown as printed
 from uqeval.decide.walks import DEFAULT, largest_certified
 from uqeval.evaluation.result import Evaluation
 from uqeval.evaluation.row_data import RowData
-from uqeval.pages.words import count, percent
+from uqeval.pages.words import count, percent, plain
 from uqeval.plot.data import calibration
 
 TARGETS = (
@@ -30,18 +31,20 @@ _FEW_TARGETS = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5)
 _MANY_LOSSES = 500_000  # beyond that many bets on losses that are not 0/1, forty targets would take minutes
 _GRID = 100
 _MAP = ("coverage", "threshold", "accepted", "bad", "risk", "high", "band_high", "band_low")
+_PLACES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)  # that a page without scripts shows
+_RISKS = (0.01, 0.02, 0.05, 0.1, 0.2)
 _START = 0.8  # where the slider of coverage begins if nothing is certified
 
 
 def explore(ev: Evaluation, names: list[str], max_risk: float) -> dict[str, Any] | None:
     """Both sliders of the explorer for each score; None where the rows have no error and no loss in [0, 1]."""
-    table, level, tried = ev.source, ev.level, len(ev.scores)
+    table, level, tried = ev.source, ev.level, len(ev.distinct)
     if table is None or (loss := table.share_loss) is None:
         return None
     binary = loss.dtype == np.uint8
     quick = binary or table.pred.clusters is not None or table.pred.n * len(names) <= _MANY_LOSSES
     found: dict[str, Any] = {
-        "what": "error" if binary else "loss",
+        "what": "error" if binary and table.risk != "loss" else "loss",
         "level": level,
         "confidence": f"{100 * level:.6g}%",
         "tried": tried,
@@ -116,9 +119,10 @@ def _weighted_map(score: Float, loss: Float, weights: Float) -> dict[str, Any]:
 
 def in_words(explorer: dict[str, Any]) -> dict[str, Any]:
     """What the sliders show at each of their places."""
-    share = percent if explorer["what"] == "error" else _plain
+    share = percent if explorer["what"] == "error" else plain
     return {
         "weighted": explorer["weighted"],
+        "loss": explorer["what"] == "loss",
         "targets": [share(target) for target in explorer["targets"]],
         "risks": explorer["targets"],
         "axis": "accepted share of the weight" if explorer["weighted"] else "accepted share of inputs",
@@ -126,8 +130,27 @@ def in_words(explorer: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _plain(value: float | None) -> str:
-    return "–" if value is None else f"{value:.4g}"
+def steady(explorer: dict[str, Any], lead: str) -> list[Grid]:
+    """Some places of both sliders for the leading score, where no script can move them."""
+    part = next((part for part in explorer["scores"] if part["name"] == lead), None)
+    if part is None:
+        return []
+    share = percent if explorer["what"] == "error" else plain
+    words, coverage = _explored(part, explorer, share), part["map"]["coverage"]
+    near = sorted({min(range(len(coverage)), key=lambda k: abs(coverage[k] - at)) for at in _PLACES})
+    bad = "errors" if explorer["what"] == "error" else "total loss"
+    head = ["accepted", "act at or below", "rows", bad, "observed", "bound, this one", "bound, all at once"]
+    wide = 5 if explorer["weighted"] else 7
+    tables = [Grid(head[:wide], [words["a"][k][:wide] for k in near], f"How much to accept, by {lead}")]
+    if "b" in words:
+        rows = [
+            [share(target), *words["b"][k][:5]]
+            for k, target in enumerate(explorer["targets"])
+            if target in _RISKS or target == explorer["max_risk"]
+        ]
+        head = ["target", "act at or below", "accepted", "rows", bad, "observed"]
+        tables.append(Grid(head, rows, f"Which risk to accept, certified, by {lead}"))
+    return tables
 
 
 def _explored(part: dict[str, Any], explorer: dict[str, Any], share: Any) -> dict[str, Any]:

@@ -16,13 +16,16 @@ from uqeval.decide.choose import choose_threshold
 from uqeval.decide.threshold import Threshold
 from uqeval.evaluation.compare import Question, compare_data
 from uqeval.evaluation.comparison import Comparison
-from uqeval.evaluation.result import Evaluation, heading
+from uqeval.evaluation.result import Evaluation
 from uqeval.inference.sample import kish
 from uqeval.metrics.registry import REGISTRY
 from uqeval.pages import builder, charts, mistakes
-from uqeval.pages.explorer import explore
+from uqeval.pages.explorer import explore, steady
+from uqeval.pages.origin import Files, Origin
+from uqeval.pages.stills import Pen
 from uqeval.pages.words import clip, count, signed
 from uqeval.plot.data import prepare
+from uqeval.plot.names import shortened
 from uqeval.plot.theme import SCHEMA
 
 MOST_SCORES = 8  # in charts and explorer; the table has all
@@ -32,9 +35,27 @@ _WORDS = ((0.9, "very well"), (0.8, "well"), (0.7, "fairly well"), (0.0, "weakly
 
 
 def evaluation_payload(
-    ev: Evaluation, *, max_risk: float, title: str | None, columns: Any, most_mistakes: int, compare: bool
+    ev: Evaluation,
+    *,
+    max_risk: float,
+    title: str | None,
+    columns: Any,
+    most_mistakes: int,
+    compare: bool,
+    files: Files | None = None,
+    command: str | None = None,
 ) -> dict[str, Any]:
     """Everything on the page of an evaluation."""
+    known = () if ev.source is None else ev.source.pred.files
+    origin = Origin(files or known, command)
+    with Pen() as pen:
+        said = _evaluation(ev, pen, max_risk, title, columns, most_mistakes, compare)
+    return said | {"origin": origin.found()}
+
+
+def _evaluation(
+    ev: Evaluation, pen: Pen, max_risk: float, title: str | None, columns: Any, most_mistakes: int, compare: bool
+) -> dict[str, Any]:
     table = ev.source
     lead_metric, lead = _lead(ev)
     listed = mistakes.find(ev, lead, columns, most_mistakes)  # first: bad columns are said before the long work
@@ -44,30 +65,33 @@ def evaluation_payload(
         prepare(table, shown, ev.level)
     explorer = explore(ev, shown, max_risk)
     act, act_note = _act(ev, lead, max_risk)
-    cmp, cmp_notes = _compared(ev, shown) if compare else (None, [])
     drawn, chart_notes = charts.of_evaluation(ev, shown, lead, act, explorer)
-    compared = None if cmp is None else comparison_section(cmp, ev)
+    pen.draw(drawn)
+    cmp, cmp_notes = _compared(ev, shown) if compare else (None, [])
+    compared = None if cmp is None else comparison_section(cmp, pen, ev)
     return {
         "kind": "evaluation",
         "title": title or "Can this uncertainty be trusted?",
         "headline": ev.headline(),
+        "classes": ev.classes_line(),
         "n": ev.n,
         "errors": None if ev.accuracy is None else ev.n_errors,
         "accuracy": ev.accuracy,
         "tried": len(ev.scores),
         "split": len(ev.groups),
         "verdict": _verdict(ev, lead_metric, lead, act, act_note) | {"more": _accepts_more(act, explorer)},
-        "table": _metric_table(ev),
+        "table": _metric_table(ev, lead_metric),
         "model": _model(ev),
         "glossary": _glossary(ev.metrics),
         "charts": drawn,
         "explorer": explorer,
+        "steady": [] if explorer is None else steady(explorer, lead),
         "kept": table is not None,
         "mistakes": listed,
         "groups": _groups(ev, shown, lead_metric),
         "comparison": compared,
         "shown": shown,
-        "hidden": len(ev.scores) - len(shown),
+        "hidden": len(ev.distinct) - len(shown),
         "level": f"{100 * ev.level:.6g}%",
         "clusters": None if table is None or table.pred.clusters is None else int(table.pred.clusters.max()) + 1,
         "equal_rows": None if table is None or table.weights is None else round(kish(table.weights)),
@@ -78,17 +102,23 @@ def evaluation_payload(
     }
 
 
-def comparison_payload(cmp: Comparison, *, title: str | None) -> dict[str, Any]:
+def comparison_payload(
+    cmp: Comparison, *, title: str | None, files: Files | None = None, command: str | None = None
+) -> dict[str, Any]:
     """Everything on the shorter page of a comparison."""
+    origin = Origin(files, command)
+    with Pen() as pen:
+        section = comparison_section(cmp, pen)
     return {
         "kind": "comparison",
         "title": title or "Is the difference real?",
         "headline": cmp.headline(),
-        "comparison": comparison_section(cmp),
+        "comparison": section,
+        "origin": origin.found(),
         "glossary": _glossary((cmp.metric,)),
         "charts": [],
         "explorer": None,
-        "warned": list(cmp.warnings),
+        "warned": [*cmp.copies_notes(), *cmp.warnings],
         "versions": versions(),
         "data_hash": None,
     }
@@ -100,20 +130,27 @@ def comparison_payload(cmp: Comparison, *, title: str | None) -> dict[str, Any]:
 def _lead(ev: Evaluation) -> tuple[str | None, str]:
     """The metric that picks the score to speak of, and that score."""
     ranking = [name for name in ev.metrics if REGISTRY[name].uses_score]
-    for metric in sorted(ranking, key=lambda name: {"uq_auc": 0, "uq_c_index": 1}.get(name, 2)):
-        if best := ev.best(metric):
-            return metric, best[0]
+    if ev.n_errors in (0, ev.n):  # nothing to rank: the order of the losses of right answers is no verdict
+        return None, ev.distinct[0]
+    for metric in sorted(ranking, key=lambda name: {"uq_auc": 0, "top_label_c_index": 1, "uq_c_index": 2}.get(name, 2)):
+        if (best := ev.leader(metric)) is not None:
+            return metric, best
     return None, ev.scores[0]
 
 
 def _shown(ev: Evaluation, metric: str | None) -> list[str]:
-    """The best few scores, in the order of the table."""
-    if metric is None or len(ev.scores) <= MOST_SCORES:
-        return list(ev.scores[:MOST_SCORES])
+    """The best few scores, one of each ranking, in the order of the table."""
+    best = [name for name in _best_first(ev, metric) if name in ev.distinct][:MOST_SCORES]
+    return [name for name in ev.distinct if name in best]
+
+
+def _best_first(ev: Evaluation, metric: str | None) -> list[str]:
+    """All scores; those without a value last."""
+    if metric is None:
+        return list(ev.scores)
     sign = -1 if REGISTRY[metric].direction == "higher" else 1
     values = {name: ev[name, metric].value for name in ev.scores}
-    order = sorted(ev.scores, key=lambda name: (math.isnan(values[name]), sign * values[name]))
-    return [name for name in ev.scores if name in order[:MOST_SCORES]]
+    return sorted(ev.scores, key=lambda name: (math.isnan(values[name]), sign * values[name]))
 
 
 def _act(ev: Evaluation, lead: str, max_risk: float) -> tuple[Threshold | None, str | None]:
@@ -128,7 +165,8 @@ def _act(ev: Evaluation, lead: str, max_risk: float) -> tuple[Threshold | None, 
         )
     if table.share_loss is None:
         return None, "No threshold is certified: that needs errors, or a loss between 0 and 1."
-    rows: dict[str, Any] = {"error": table.share_loss, "clusters": table.pred.clusters, "n_scores": len(ev.scores)}
+    rows: dict[str, Any] = {"error": table.share_loss, "clusters": table.pred.clusters, "n_scores": len(ev.distinct)}
+    rows |= {"risk": "loss"} if table.risk == "loss" else {}
     try:
         with collected():
             return choose_threshold({lead: table.score(lead)}, max_risk=max_risk, level=ev.level, **rows), None
@@ -148,7 +186,7 @@ def _verdict(ev: Evaluation, metric: str | None, lead: str, act: Threshold | Non
         "how": None if e is None else next((word for least, word in _WORDS if e.value >= least), None),
         "act": act,
         "note": note,
-        "tried": len(ev.scores),
+        "tried": len(ev.distinct),
         "lines": [line for line in ev.verdict() if not line.startswith(f"{lead} ranks errors best")],
     }
 
@@ -166,14 +204,17 @@ def _accepts_more(act: Threshold | None, explorer: dict[str, Any] | None) -> dic
 # ---- tables ---------------------------------------------------------------------------------------------------
 
 
-def _metric_table(ev: Evaluation) -> Grid | None:
+def _metric_table(ev: Evaluation, by: str | None) -> Grid | None:
     panel = next((panel for panel in ev.panels(width=len(ev.metrics) or 1) if panel.title is None), None)
     if panel is None:
         return None
-    rows = [[clip(name), *(signed(text) + " *" * top for text, top in cells)] for name, cells in ev.cells(panel)]
+    found = {name: [clip(name), *(signed(text) + " *" * top for text, top in cells)] for name, cells in ev.cells(panel)}
+    rows = [found[name] for name in _best_first(ev, by)]
     note = "Value and interval. ↑ higher is better, ↓ lower is better; the best of each column is marked. "
-    note += (ev.detectable_line() or "") if len(ev.scores) > 1 else ""
-    return Grid(["score", *(title for title, _, _ in panel.columns)], rows, "Metrics by score, with intervals", [note])
+    note += "" if by is None or len(rows) == 1 else f"Best {REGISTRY[by].title} first. "
+    note += (ev.detectable_line() or "") if len(ev.distinct) > 1 else ""
+    notes = [note, *ev.same_numbers(), *(f"Empty: {line}." for line in ev.undefined_lines(groups=False))]
+    return Grid(["score", *(title for title, _, _ in panel.columns)], rows, "Metrics by score, with intervals", notes)
 
 
 def _model(ev: Evaluation) -> Grid | None:
@@ -200,22 +241,23 @@ def _groups(ev: Evaluation, shown: list[str], metric: str | None) -> dict[str, A
     rows = []
     for group in groups:
         found = [ev[*key, group] for key in keys]
-        rows.append([clip(group), count(found[0].n) if found else "", *(signed(str(e)) for e in found)])
-    head = ["group", "rows", *(heading(name) for name in models), *map(clip, scored)]
+        rows.append([clip(group), count(found[0].n) if found else "", *(signed(e.cell) for e in found)])
+    head = ["group", "rows", *(ev.heading(name) for name in models), *map(clip, scored)]
     hidden = len(ev.groups) - len(groups)
     notes = [f"… and {hidden} more groups, in the Evaluation itself."] if hidden else []
     table = Grid(head, rows, "Metrics by group", notes)
-    return {"metric": None if metric is None else heading(metric), "table": table, "lines": ev.mixed_lines()}
+    return {"metric": None if metric is None else ev.heading(metric), "table": table, "lines": ev.mixed_lines()}
 
 
-def comparison_section(cmp: Comparison, like: Evaluation | None = None) -> dict[str, Any]:
+def comparison_section(cmp: Comparison, pen: Pen, like: Evaluation | None = None) -> dict[str, Any]:
     """Verdict, ranking, pairs and who cannot be told from whom."""
     drawn, notes = charts.of_comparison(cmp, like)
-    whole = [row for row in cmp.rows if row.group is None]
+    pen.draw(drawn)
+    whole, names = [row for row in cmp.rows if row.group is None], shortened(cmp.values)
     parts = [row for row in cmp.rows if row.group is not None]
     rows = [
         [
-            f"{clip(row.a)} − {clip(row.b)}",
+            f"{names[row.a]} − {names[row.b]}",
             *([clip(row.group or "all rows")] if parts else []),
             signed(f"{number(row.difference)} ({number(row.low)} to {number(row.high)})"),
             p_text(row.p),

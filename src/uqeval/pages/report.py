@@ -13,6 +13,8 @@ from uqeval.evaluation.comparison import Comparison
 from uqeval.evaluation.result import Evaluation
 from uqeval.pages import builder
 from uqeval.pages.explorer import in_words
+from uqeval.pages.origin import Files
+from uqeval.pages.paper import find_browser, print_pdf
 from uqeval.pages.payload import comparison_payload, evaluation_payload
 
 __all__ = ["render", "report"]
@@ -29,6 +31,8 @@ def report(
     columns: Any = None,
     mistakes: int = 20,
     compare: bool = True,
+    files: Files | None = None,
+    command: str | None = None,
 ) -> str | Path:
     """One self-contained HTML page: verdict, table, charts, threshold explorer, confident mistakes, comparison.
 
@@ -37,7 +41,8 @@ def report(
     result : Evaluation or Comparison
         From `uqeval.evaluate` (or, for a shorter page, `uqeval.compare`).
     path : str or Path, optional
-        Where to write it; an existing file is replaced once the new one is complete. None returns the HTML text.
+        Where to write it; an existing file is replaced once the new one is complete. None returns the HTML text. A
+        name that ends in ".pdf" is printed by a Chromium, Chrome or Edge of this machine.
     max_risk : float
         The risk of the accepted inputs that the verdict speaks of. Fix it before you look at the rows.
     title : str, optional
@@ -48,6 +53,11 @@ def report(
         How many confident mistakes to list, 50 at most; 0 leaves them out.
     compare : bool
         Whether to compare the scores pair by pair.
+    files : str, path or list of them, optional
+        The files of the rows, which the page names with their SHA-256; known without being told where
+        `uqeval.read_predictions` or `uqeval.evaluate` read them into memory.
+    command : str, optional
+        The command that made the page, which it names.
 
     Returns
     -------
@@ -72,16 +82,27 @@ def report(
     if isinstance(mistakes, bool) or not isinstance(mistakes, int | np.integer) or not 0 <= mistakes <= _MOST_MISTAKES:
         raise InputError(f"`mistakes` must be an int from 0 to {_MOST_MISTAKES}; it is {mistakes!r}.")
     target = None if path is None else check_target(path)
+    if printed := target is not None and target.suffix.lower() == ".pdf":
+        find_browser()  # before the work
     if isinstance(result, Comparison):
         if columns is not None:
             raise InputError("`columns` belong to the rows of an Evaluation; a Comparison has none. Leave them out.")
-        payload = comparison_payload(result, title=title)
+        payload = comparison_payload(result, title=title, files=files, command=command)
     else:
         payload = evaluation_payload(
-            result, max_risk=risk, title=title, columns=columns, most_mistakes=int(mistakes), compare=bool(compare)
+            result,
+            max_risk=risk,
+            title=title,
+            columns=columns,
+            most_mistakes=int(mistakes),
+            compare=bool(compare),
+            files=files,
+            command=command,
         )
     html = render(payload)
-    return html if target is None else write_whole(target, html)
+    if target is None:
+        return html
+    return print_pdf(html, target) if printed else write_whole(target, html)
 
 
 def render(payload: dict[str, Any]) -> str:

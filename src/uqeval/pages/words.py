@@ -3,6 +3,8 @@
 import math
 from typing import Any
 
+from uqeval._result import Grid
+
 _LONGEST = 120
 
 
@@ -21,6 +23,11 @@ def percent(share: float | None) -> str:
     if 0 < share < 1e-6:
         return "<0.0001%"
     return f"{100 * share:.3g}%"
+
+
+def plain(value: float | None) -> str:
+    """A mean loss, which is no share."""
+    return "–" if value is None or math.isnan(value) else f"{value:.4g}"
 
 
 def count(number: float) -> str:
@@ -43,6 +50,41 @@ def plural(number: int, what: str) -> str:
     ('1 score', '3 scores')
     """
     return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def size(bytes_: float) -> str:
+    """Bytes with the unit that fits.
+
+    Examples
+    --------
+    >>> size(512), size(1234567), size(3e9)
+    ('512 bytes', '1.23 MB', '3 GB')
+    """
+    for unit, least in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if bytes_ >= least:
+            return f"{bytes_ / least:.3g} {unit}"
+    return f"{bytes_:.0f} bytes"
+
+
+def folded(table: Grid, most: int = 4) -> list[Grid]:
+    """A table of many columns as several of about equal width, each with the first column.
+
+    Examples
+    --------
+    >>> [part.head for part in folded(Grid(["score", "a", "b", "c"], []), most=2)]
+    [['score', 'a', 'b'], ['score', 'c']]
+    """
+    parts = math.ceil((len(table.head) - 1) / most)
+    if parts <= 1:
+        return [table]
+    width = math.ceil((len(table.head) - 1) / parts)
+    found: list[Grid] = []
+    for k in range(parts):
+        at = slice(1 + k * width, 1 + (k + 1) * width)
+        head, rows = [table.head[0], *table.head[at]], [[row[0], *row[at]] for row in table.rows]
+        notes = () if k else table.notes
+        found.append(Grid(head, rows, f"{table.caption}, part {k + 1} of {parts}", notes, table.marked))
+    return found
 
 
 def clip(text: Any) -> str:

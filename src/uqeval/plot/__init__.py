@@ -5,7 +5,7 @@ small as a thousand.
 """
 
 from uqeval.plot.curves import mbc, mce, risk_coverage, roc
-from uqeval.plot.decisions import dominance, psi
+from uqeval.plot.decisions import dominance, label_noise, psi
 from uqeval.plot.differences import forest
 from uqeval.plot.panels import by_group, reliability, score_histogram, score_vs_gap
 
@@ -13,6 +13,7 @@ __all__ = [
     "by_group",
     "dominance",
     "forest",
+    "label_noise",
     "mbc",
     "mce",
     "psi",

@@ -12,7 +12,7 @@ from uqeval._errors import InputError
 from uqeval.evaluation.result import Evaluation
 from uqeval.plot import data, parts, theme
 from uqeval.plot.data import Columns
-from uqeval.plot.parts import HEIGHT, PANEL, PERCENT, WIDTH, bands_and_lines, more, size
+from uqeval.plot.parts import HEIGHT, NUMBER, PANEL, PERCENT, WIDTH, bands_and_lines, more, size
 
 _COVERAGE = "coverage (share of inputs accepted)"
 _FEW = 0.05  # the y axis need not reach the noise at lower coverages
@@ -53,7 +53,7 @@ def roc(ev: Evaluation, scores: Sequence[str] | str | None = None) -> theme.Figu
     tooltip = parts.tips("score", "threshold|.3~g", *shares)
     diagonal = _reference([{"at": 0.0, "to": 0.0}, {"at": 1.0, "to": 1.0}], [4, 4])
     chart = alt.layer(diagonal, *bands_and_lines(ev, names, rows, x, y, tooltip)).properties(width=360, height=360)
-    note = data.band_note(table, error, ev.level)
+    note = parts.band_words(data.band_note(table, error, ev.level), names)
     return theme.finish(
         chart,
         f"ROC of the score against errors: {size(ev)}",
@@ -93,8 +93,9 @@ def risk_coverage(ev: Evaluation, scores: Sequence[str] | str | None = None) -> 
     best = [{"at": row["coverage"], "to": row["risk"]} for row in theme.joined(data.oracle(loss, table.weights))]
     labels = [_word("random score", 0.2, min(rate, top), 4, -7), _best_label(best)]
     lines = [_reference([{"at": 0.0, "to": rate}, {"at": 1.0, "to": rate}], [4, 4]), _reference(best, [2, 2])]
-    chart = _against_coverage(ev, curves, _risk_title(loss), top, [*lines, *labels], table.weights is None)
-    subtitle = [data.band_note(table, loss, ev.level), more(ev, names, scores)]
+    share = data.is_share(table)
+    chart = _against_coverage(ev, curves, _risk_title(share), top, [*lines, *labels], table.weights is None, share)
+    subtitle = [parts.band_words(data.band_note(table, loss, ev.level), names), more(ev, names, scores)]
     return theme.finish(chart, f"Risk against coverage: {size(ev)}", subtitle)
 
 
@@ -178,7 +179,7 @@ def _sub_level(
     band = data.band_note(table, loss, ev.level)
     if x == "coverage":
         chart = _against_coverage(ev, curves, axis, top, [], weights is None)
-        return theme.finish(chart, f"{title}: {of}", [band, note, more(ev, names, scores)])
+        return theme.finish(chart, f"{title}: {of}", [parts.band_words(band, names), note, more(ev, names, scores)])
     rows = []
     for place, (name, points) in enumerate(curves.items()):
         finite = np.isfinite(points["threshold"])
@@ -206,12 +207,18 @@ def _against_threshold(
 
 
 def _against_coverage(
-    ev: Evaluation, curves: dict[str, Columns], axis: str, top: float, under: list[Any], banded: bool
+    ev: Evaluation,
+    curves: dict[str, Columns],
+    axis: str,
+    top: float,
+    under: list[Any],
+    banded: bool,
+    share: bool = True,
 ) -> Any:
     rows = [row for name, points in curves.items() for row in theme.joined(points, score=name)]
     x = alt.X("coverage:Q", scale=alt.Scale(domain=[0, 1]), axis=PERCENT, title=_COVERAGE)
-    y = alt.Y("risk:Q", scale=alt.Scale(domain=[0, top]), axis=PERCENT, title=axis)
-    layers = bands_and_lines(ev, list(curves), rows, x, y, _risk_tooltip(banded))
+    y = alt.Y("risk:Q", scale=alt.Scale(domain=[0, top]), axis=PERCENT if share else NUMBER, title=axis)
+    layers = bands_and_lines(ev, list(curves), rows, x, y, _risk_tooltip(banded, share))
     return alt.layer(*under, *layers).properties(width=WIDTH, height=HEIGHT)
 
 
@@ -235,13 +242,15 @@ def _word(text: str, at: float, to: float, dx: int, dy: int, align: Literal["lef
     return mark.encode(x="at:Q", y="to:Q", text="text:N")
 
 
-def _risk_tooltip(banded: bool) -> list[alt.Tooltip]:
+def _risk_tooltip(banded: bool, share: bool = True) -> list[alt.Tooltip]:
     accepted = "threshold|.4~g", "coverage|.1%", "accepted|,|rows accepted"
+    if not share:
+        return parts.tips("score", *accepted, "risk|.4~g|mean loss", *_limits(banded, ".4~g"))
     return parts.tips("score", *accepted, "risk|.2%", *_limits(banded))
 
 
-def _limits(banded: bool) -> list[str]:
-    return ["low|.1%|band, low", "high|.1%|band, high"] if banded else []
+def _limits(banded: bool, form: str = ".1%") -> list[str]:
+    return [f"low|{form}|band, low", f"high|{form}|band, high"] if banded else []
 
 
 def _top(curves: dict[str, Columns], rate: float) -> float:
@@ -254,5 +263,5 @@ def _top(curves: dict[str, Columns], rate: float) -> float:
     return min(1.0, max(ends)) or 1.0
 
 
-def _risk_title(loss: NDArray[Any]) -> str:
-    return f"risk ({'share of the accepted that are wrong' if loss.dtype == np.uint8 else 'mean loss of the accepted'})"
+def _risk_title(share: bool) -> str:
+    return f"risk ({'share of the accepted that are wrong' if share else 'mean loss of the accepted'})"

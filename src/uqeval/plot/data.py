@@ -60,7 +60,8 @@ def rows_of(ev: Any) -> RowData:
 
 
 def shown(ev: Evaluation, scores: Sequence[str] | str | None, most: int = MOST_SCORES) -> list[str]:
-    """The scores to draw: those asked for, or the best few by UQ-AUC (the first few where it was not computed)."""
+    """The scores to draw: those asked for, or the best few by UQ-AUC (the first few where it was not computed), one of
+    each ranking."""
     if scores is None:
         known = {row.score: row.estimate.value for row in ev.rows.whole if row.metric == "uq_auc"}
 
@@ -68,7 +69,7 @@ def shown(ev: Evaluation, scores: Sequence[str] | str | None, most: int = MOST_S
             value = known.get(name, math.nan)
             return (True, 0.0) if math.isnan(value) else (False, -value)
 
-        return sorted(ev.scores, key=rank)[:most]
+        return sorted(ev.distinct, key=rank)[:most]
     names = [scores] if isinstance(scores, str) else list(dict.fromkeys(scores))
     if not names:
         raise InputError(f"`scores` is empty. Leave it out, or pick from {', '.join(ev.scores)}.")
@@ -77,6 +78,11 @@ def shown(ev: Evaluation, scores: Sequence[str] | str | None, most: int = MOST_S
             known_names = ", ".join(ev.scores)
             raise InputError(f'`scores`: there is no "{name}".{nearest(name, ev.scores)} Scores: {known_names}.')
     return names
+
+
+def is_share(table: RowData) -> bool:
+    """Whether the risk is a share of rows, those that are wrong: a mean loss is never shown in %."""
+    return table.share_loss is not None and table.share_loss.dtype == np.uint8 and table.risk != "loss"
 
 
 def errors_of(ev: Any, chart: str) -> NDArray[np.uint8]:
@@ -128,7 +134,8 @@ def calibration(table: RowData, name: str, loss: NDArray[Any]) -> Calibration:
     key = "calibration", name, id(loss)
     if key not in table.kept:
         own = loss if loss.dtype == np.uint8 else loss + 0.0  # −0.0 is 0.0
-        what = "error" if loss.dtype == np.uint8 else "loss"
+        bits = loss.dtype == np.uint8 and not (table.risk == "loss" and loss is table.share_loss)
+        what = "error" if bits else "loss"
         ranking = table.ranking(f"score {name}")
         # The loss stays with it, so that no other array can have its id.
         table.kept[key] = Calibration(ranking.values, own, table.pred.clusters, what=what, ranking=ranking), loss

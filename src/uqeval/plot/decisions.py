@@ -1,19 +1,21 @@
 """Charts of decisions: which threshold keeps a risk, and which score accepts more right predictions there?"""
 
+import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import altair as alt
 import numpy as np
 
 from uqeval._errors import InputError
 from uqeval.decide.dominance import Dominance
+from uqeval.decide.label_noise import LabelNoise
 from uqeval.decide.risk_map import RiskMap, map_rows
 from uqeval.decide.rows import reject_lowest
 from uqeval.decide.threshold import Threshold
 from uqeval.evaluation.result import Evaluation
 from uqeval.plot import data, theme
-from uqeval.plot.parts import HEIGHT, PERCENT, WIDTH, colors_of, tips, touched
+from uqeval.plot.parts import HEIGHT, NUMBER, PERCENT, WIDTH, colors_of, tips, touched
 
 _RISK_TIP = "max_risk|.2%|prescribed risk"
 
@@ -61,22 +63,24 @@ def psi(
     drawn["value_drawn"] = np.where(np.isneginf(points["value"]), np.nan, points["value"].clip(low, high))
     rows = theme.as_data(theme.joined({**points, **drawn}, score=name))
     right = min(1.0, max([points["max_risk"][-1], *(1.05 * mark.max_risk for mark in marks)]))
-    x = alt.X("max_risk:Q", axis=PERCENT, scale=alt.Scale(domain=[0, right], nice=False), title=_prescribed(found.what))
+    axis = NUMBER if found.what == "loss" else PERCENT
+    x = alt.X("max_risk:Q", axis=axis, scale=alt.Scale(domain=[0, right], nice=False), title=_prescribed(found.what))
     pad = 0.03 * (high - low) or 0.5
     scale = alt.Scale(domain=[low - pad, high + pad], nice=False)
     y = alt.Y("value_drawn:Q", scale=scale, title="threshold ψ (accept score ≤ ψ)")
     band_tips = "low|.4~g|safe for all risks at once", "high|.4~g|may keep the risk"
-    tooltip = tips(_RISK_TIP, "value|.4~g|threshold, as observed", *band_tips)
+    prescribed = _RISK_TIP.replace(".2%", ".4~g") if found.what == "loss" else _RISK_TIP
+    tooltip = tips(prescribed, "value|.4~g|threshold, as observed", *band_tips)
     color = theme.score_color([name], palette)
     base = alt.Chart(rows)
     band = base.mark_area(opacity=0.18, interpolate="step-after").encode(
         x=x, y=alt.Y("low_drawn:Q", scale=scale), y2="high_drawn:Q", color=color
     )
     line = base.mark_line(interpolate="step-after", strokeWidth=2).encode(x=x, y=y, color=color)
-    layers: list[Any] = [band, line, touched(base, x, y, tooltip), *_chosen(marks, y)]
+    layers: list[Any] = [band, line, touched(base, x, y, tooltip), *_chosen(marks, y, right)]
     sure = f"band: {100 * found.level:.6g}% for all risks at once; below its lower edge every risk is kept"
     failed = [mark.max_risk for mark in marks if not mark.feasible]
-    notes = [f"nothing could be certified at a risk of {100 * risk:.3g}%" for risk in failed]
+    notes = [f"nothing could be certified at a risk of {_written(risk, found.what)}" for risk in failed]
     chart = alt.layer(*layers).properties(width=WIDTH, height=HEIGHT)
     return theme.finish(chart, f"Threshold for a prescribed risk: {found.n:,} rows", [sure, *notes])
 
@@ -114,18 +118,30 @@ def _marks(threshold: Any, found: RiskMap) -> list[Threshold]:
     return marks
 
 
-def _chosen(marks: list[Threshold], y: alt.Y) -> list[Any]:
+def _chosen(marks: list[Threshold], y: alt.Y, top: float) -> list[Any]:
+    """Diamonds with their words, which stand on the side where there is room; `top` is the end of the x axis."""
     rows = []
     for mark in (mark for mark in marks if mark.feasible and np.isfinite(mark.value)):
         place = {"max_risk": mark.max_risk, "value": mark.value, "value_drawn": mark.value, "coverage": mark.coverage}
-        rows.append(place | {"text": f"chosen: {mark.value:.4g} for {100 * mark.max_risk:.3g}%"})
+        rows.append(place | {"text": f"chosen: {mark.value:.4g} for {_written(mark.max_risk, mark.what)}"})
     if not rows:
         return []
     base = alt.Chart(theme.as_data(rows)).encode(x="max_risk:Q", y="value_drawn:Q")
-    tooltip = tips("max_risk|.2%|promised risk", "value|.4~g|chosen threshold", "coverage|.1%")
+    form = ".4~g" if any(mark.what == "loss" for mark in marks) else ".2%"
+    tooltip = tips(f"max_risk|{form}|promised risk", "value|.4~g|chosen threshold", "coverage|.1%")
     point = base.mark_point(shape="diamond", size=110, filled=True, color=theme.INK, opacity=1).encode(tooltip=tooltip)
-    text = base.mark_text(align="left", dx=9, dy=13, color=theme.INK, fontSize=11.5).encode(text="text:N")
-    return [point, text]
+    words: list[Any] = []
+    sides: tuple[tuple[float, float, Literal["left", "center", "right"], int, int], ...] = (
+        (0.0, 0.35, "left", 9, 13),
+        (0.35, 0.65, "center", 0, 20),
+        (0.65, math.inf, "right", -9, 13),
+    )
+    for low, high, align, dx, dy in sides:
+        own = [row for row in rows if low <= float(row["max_risk"]) / top < high]
+        if own:
+            beside = alt.Chart(theme.as_data(own)).encode(x="max_risk:Q", y="value_drawn:Q", text="text:N")
+            words.append(beside.mark_text(align=align, dx=dx, dy=dy, color=theme.INK, fontSize=11.5))
+    return [point, *words]
 
 
 def dominance(d: Dominance, *, like: Evaluation | None = None) -> theme.Figure:
@@ -189,6 +205,48 @@ def dominance(d: Dominance, *, like: Evaluation | None = None) -> theme.Figure:
     return theme.finish(
         alt.vconcat(both, below, spacing=24), f"Right predictions accepted at the same risk: {d.n:,} rows", [sure]
     )
+
+
+def _written(risk: float, what: str) -> str:
+    """A mean loss is no share."""
+    return f"{risk:.4g}" if what == "loss" else f"{100 * risk:.3g}%"
+
+
+def label_noise(found: LabelNoise, *, like: Evaluation | None = None) -> theme.Figure:
+    """UQ-AUC as it would be without labels that are wrong at random, at each rate.
+
+    Parameters
+    ----------
+    found : LabelNoise
+        From `uqeval.label_noise`.
+    like : Evaluation, optional
+        Whose colours to use, for scores with names of your own.
+
+    Returns
+    -------
+    Altair chart
+        ``.save("noise.png")``, also .svg, .pdf and .html.
+
+    Examples
+    --------
+    >>> import uqeval as uq
+    >>> found = uq.label_noise(["entropy", "margin"], predictions=uq.datasets.example())
+    >>> chart = uq.plot.label_noise(found)
+    """
+    if not isinstance(found, LabelNoise):
+        raise InputError(f"`found` is a {type(found).__name__}. Pass what uqeval.label_noise returns.")
+    names = list(found.scores)
+    palette = colors_of(like, names)
+    base = alt.Chart(theme.as_data(found.frame_rows()))
+    x = alt.X("rate:Q", axis=PERCENT, title="labels that are wrong, at one rate for all inputs")
+    y = alt.Y("value:Q", title="UQ-AUC without them", scale=alt.Scale(zero=False))
+    color = theme.score_color(names, palette)
+    band = base.mark_area(opacity=0.12).encode(x=x, y=alt.Y("low:Q"), y2="high:Q", color=color)
+    line = base.mark_line(strokeWidth=2).encode(x=x, y=y, color=color, strokeDash=theme.score_dash(names, palette))
+    hint = touched(base, x, y, tips("score", "rate|.2%|wrong labels", "error_rate|.2%", "value|.4~f|UQ-AUC"))
+    chart = alt.layer(band, line, hint).properties(width=WIDTH, height=HEIGHT)
+    note = f"bands: {100 * found.level:.6g}% intervals; the order of the scores is the same at every rate"
+    return theme.finish(chart, f"What wrong labels hide: {found.n:,} rows", [note])
 
 
 def _prescribed(what: str) -> str:

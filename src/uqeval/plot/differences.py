@@ -10,6 +10,7 @@ from uqeval.evaluation.comparison import Comparison, Pair
 from uqeval.evaluation.result import Evaluation
 from uqeval.metrics.registry import REGISTRY
 from uqeval.plot import theme
+from uqeval.plot.names import shortened
 from uqeval.plot.parts import colors_of, small_multiples, tips
 
 _MOST_PAIRS = 100
@@ -18,6 +19,7 @@ _WIDTH = 330
 _CLEAR, _OPEN = "#1A1A1A", "#9E9E9E"
 _WORDS = ("interval excludes 0", "interval holds 0")
 _WHOLE = "all rows"
+_NAME = 21  # characters of each name of a pair
 
 
 def forest(cmp: Comparison, *, like: Evaluation | None = None) -> theme.Figure:
@@ -43,6 +45,8 @@ def forest(cmp: Comparison, *, like: Evaluation | None = None) -> theme.Figure:
     """
     if not isinstance(cmp, Comparison):
         raise InputError(f"`cmp` is a {type(cmp).__name__}. Pass what uqeval.compare returns.")
+    if not cmp.rows:
+        raise InputError("`cmp` has no differences: its candidates rank all rows alike. There is nothing to draw.")
     palette = colors_of(like, list(cmp.values))
     rows, left = forest_rows(cmp)
     known = REGISTRY[cmp.metric]
@@ -53,6 +57,7 @@ def forest(cmp: Comparison, *, like: Evaluation | None = None) -> theme.Figure:
         + (f" that hold together ({cmp.adjust})" if together else "")
         + (", group by group" if len({pair.group for pair in cmp.rows}) > 1 else ""),
         f"{left:,} more differences are in cmp.to_frame()" if left else None,
+        *cmp.copies_notes(),
     ]
     chart = alt.vconcat(*parts, spacing=30).resolve_scale(color="independent", y="independent", x="independent")
     better = f"{known.title} ({known.direction} is better)"
@@ -69,12 +74,14 @@ def forest_rows(cmp: Comparison) -> tuple[list[dict[str, Any]], int]:
     groups = list(dict.fromkeys(pair.group for pair in cmp.rows if pair.group is not None))
     fits = max(0, (_MOST_ROWS - len(kept)) // max(1, len(kept)))
     pairs = kept + [pair for pair in cmp.rows if pair.group in groups[:fits] and pair.group is not None]
-    return [_row(pair, groups) for pair in pairs], len(cmp.rows) - len(pairs)
+    names = shortened(cmp.values, _NAME)
+    return [_row(pair, groups, names) for pair in pairs], len(cmp.rows) - len(pairs)
 
 
-def _row(pair: Pair, groups: list[str]) -> dict[str, Any]:
+def _row(pair: Pair, groups: list[str], names: dict[str, str]) -> dict[str, Any]:
     panel, place = (_WHOLE, 0) if pair.group is None else (f"group {pair.group}", 1 + groups.index(pair.group))
-    row = {"label": f"{pair.a} − {pair.b}", "place": place, "panel": panel}
+    row = {"label": f"{names[pair.a]} − {names[pair.b]}", "place": place, "panel": panel}
+    row |= {"a": pair.a, "b": pair.b}
     row |= {"difference": pair.difference, "low": pair.low, "high": pair.high}
     row["shown"] = _WORDS[0] if pair.low > 0 or pair.high < 0 else _WORDS[1]
     row["text"] = f"{number(pair.difference)} ({number(pair.low)} to {number(pair.high)})".replace("-", "−")
@@ -88,7 +95,7 @@ def _differences(rows: list[dict[str, Any]], title: str) -> Any:
         legend=alt.Legend(title=None, orient="top", direction="horizontal"),
     )
     numbers = "difference|.4~f", "low|.4~f", "high|.4~f"
-    tooltip = tips("label||difference of", *numbers, "p", "p_adjusted||adjusted p")
+    tooltip = tips("a||of", "b||minus", *numbers, "p", "p_adjusted||adjusted p")
     y = alt.Y("label:N", sort=None, title=None, axis=alt.Axis(labelLimit=320))
     x = alt.X("difference:Q", title=f"difference in {title} (first − second)", scale=alt.Scale(zero=True))
     base = alt.Chart()
@@ -112,11 +119,13 @@ def _beside(base: alt.Chart, y: alt.Y) -> alt.Chart:
 
 def run_rows(cmp: Comparison) -> list[dict[str, Any]]:
     """A row per candidate and run of candidates that cannot be told apart."""
-    return [{"candidate": name, "run": k} for k, run in enumerate(cmp.groups(), 1) for name in run]
+    return [
+        {"candidate": name, "run": k} for k, run in enumerate(cmp.groups(), 1) for name in run if name in cmp.distinct
+    ]
 
 
 def _values(cmp: Comparison, palette: dict[str, str], title: str) -> Any:
-    order = cmp.ranking()
+    order = [name for name in cmp.ranking() if name in cmp.distinct]
     rows = theme.as_data(
         [{"candidate": name, "value": cmp.values[name], "text": number(cmp.values[name])} for name in order]
     )

@@ -13,6 +13,9 @@ from uqeval.plot import data, theme
 WIDTH, HEIGHT = 440, 330
 PANEL = (215, 160)  # of small multiples
 PERCENT = alt.Axis(format="~%")
+NUMBER = alt.Axis(format="~g")  # of a mean loss, which is no share
+MOST_BANDS = 3  # that can be told apart at once
+LEAST_COVERAGE = 0.01  # of a band
 
 
 def tips(*shown: str) -> list[alt.Tooltip]:
@@ -49,22 +52,38 @@ def bands_and_lines(
     tooltip: list[alt.Tooltip],
     legend: bool = True,
 ) -> list[Any]:
-    """Bands under lines, a colour per score; a click on the legend leaves one score in full colour."""
+    """Bands under lines, a colour per score; a click on the legend leaves one score in full colour.
+
+    Bands of more than `MOST_BANDS` scores would be one grey cloud: each shows once it is pointed at, or picked.
+    """
     palette = colors_of(ev)
     color = theme.score_color(names, palette, legend)
     dash = theme.score_dash(names, palette, legend)
     base = alt.Chart(theme.as_data(rows)) if legend else alt.Chart()
     band = base.mark_area(clip=True).encode(x=x, y=alt.Y("low:Q"), y2="high:Q", color=color)
+    if "coverage" in rows[0]:  # of the first few rows anything may be true, and the band would be a wall
+        band = band.transform_filter(f"datum.coverage >= {LEAST_COVERAGE}")
     line = base.mark_line(clip=True, strokeWidth=2).encode(x=x, y=y, color=color, strokeDash=dash)
     faint = 0.18 if len(names) < 3 or not legend else 0.08
     if legend and len(names) > 1:
         pick = alt.selection_point(name="pick", fields=["score"], bind="legend")
-        band = band.encode(opacity=alt.when(pick).then(alt.value(faint)).otherwise(alt.value(0.0)))
         line = line.encode(opacity=alt.when(pick).then(alt.value(1.0)).otherwise(alt.value(0.12))).add_params(pick)
+        shown = alt.when(pick).then(alt.value(faint))
+        if len(names) > MOST_BANDS:
+            hover = alt.selection_point(name="hover", fields=["score"], on="pointerover", clear="pointerout")
+            line = line.add_params(hover)
+            shown = alt.when(hover, empty=False).then(alt.value(0.25)).when(pick, empty=False).then(alt.value(0.25))
+        band = band.encode(opacity=shown.otherwise(alt.value(0.0 if len(names) <= MOST_BANDS else 0.01)))
     else:
         band = band.encode(opacity=alt.value(faint))
     bands = [] if all(math.isnan(row["low"]) for row in rows) else [band]
     return [*bands, line, touched(base, x, y, tooltip)]
+
+
+def band_words(note: str, names: list[str]) -> str:
+    """What the bands are, and how to see them where they are faint."""
+    hidden = len(names) > MOST_BANDS and note.startswith("band")
+    return f"{note}, seen where you point at a curve or click its name" if hidden else note
 
 
 def touched(base: alt.Chart, x: alt.X, y: alt.Y, tooltip: list[alt.Tooltip]) -> alt.Chart:
@@ -90,8 +109,10 @@ def size(ev: Evaluation) -> str:
 
 
 def more(ev: Evaluation, names: list[str], asked: Any) -> str | None:
-    """Which scores these are, where some are left out by default."""
-    if asked is not None or len(names) == len(ev.scores):
+    """Which scores these are, where some are left out by default, and for which others they stand."""
+    if asked is not None:
         return None
     which = "best by UQ-AUC" if "uq_auc" in ev.metrics else "first"
-    return f"the {len(names)} {which} of {len(ev.scores)} scores"
+    some = [f"the {len(names)} {which} of {len(ev.distinct)} scores"] if len(names) < len(ev.distinct) else []
+    alike = [group for group in ev.same_ranking or () if group[0] in names]
+    return "; ".join([*some, *(f"{own} stands for {', '.join(rest)} too" for own, *rest in alike)]) or None

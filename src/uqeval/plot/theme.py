@@ -7,7 +7,9 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from html import escape
 from importlib.resources import files
+from io import StringIO
 from pathlib import Path
 from typing import IO, Any
 
@@ -17,6 +19,7 @@ from altair.utils.schemapi import debug_mode
 from numpy.typing import NDArray
 
 from uqeval import scores as score_functions
+from uqeval.plot.names import with_short_names
 
 # Okabe & Ito (2008) without yellow, which does not show on white; then Tol's "muted", the least alike first.
 _FIRST = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -121,13 +124,20 @@ class Figure(alt.TopLevelMixin):
         spec: dict[str, Any] = super().to_dict(*args, **options)
         if "datasets" in spec:
             spec["datasets"] = {name: list(rows) for name, rows in spec["datasets"].items()}  # of `as_data`
-        return spec
+        return with_short_names(spec)
 
     def to_html(self, *args: Any, **options: Any) -> str:
         """The HTML that `save` writes; options as in Altair."""
         return super().to_html(*args, **_OFFLINE | options)
 
     def _repr_mimebundle_(self, *args: Any, **kwds: Any) -> Any:
+        """A notebook shows SVG, which needs no network; what `altair.renderers.enable` was told goes before."""
+        if alt.renderers.active == "default":  # Altair's own, which loads a library from a CDN
+            text = StringIO()
+            self.save(text, "svg")
+            said = str(self.to_dict(validate=False).get("description", "chart"))
+            label = f'<svg role="img" aria-label="{escape(said)}" '
+            return {"image/svg+xml": text.getvalue().replace("<svg ", label, 1), "text/plain": said}
         bundle = super()._repr_mimebundle_(*args, **kwds)
         if isinstance(bundle, dict) and isinstance(html := bundle.get("text/html"), str):
             spec = self.to_dict(context={"pre_transform": False})

@@ -7,9 +7,20 @@ Row = dict[str, Any]
 TRUTHS = ("kendall_phi", "kendall_varphi")
 MAIN = ("uq_auc", "uq_c_index")
 METRICS = (*MAIN, "aurc", "augrc", "ece", "brier", "log_loss")
-SYMBOLS = dict(zip(TRUTHS, ("κ(s; φ)", "κ(s; ϕ)"), strict=True))
-MEANINGS = dict(zip(TRUTHS, ("chance of error φ", "commitment against the Bayes label ϕ"), strict=True))
+# As the paper's PDF prints its \phi and \varphi: the straight ϕ (U+03D5) and the curled φ (U+03C6).
+SIGNS = dict(zip(TRUTHS, ("ϕ", "φ"), strict=True))
+SYMBOLS = {truth: f"κ(s; {sign})" for truth, sign in SIGNS.items()}
+MEANINGS = dict(zip(TRUTHS, ("error probability", "misalignment"), strict=True))
 TITLES = dict(zip(METRICS, ("UQ-AUC", "UQ-C-index", "AURC", "AUGRC", "ECE", "Brier", "NLL"), strict=True))
 TITLES |= {truth: f"{SYMBOLS[truth]} ({MEANINGS[truth]})" for truth in TRUTHS}
+# Scores of one kind order inputs much alike; among them a high correlation is harder to have than with bad ones beside.
+_KINDS = {
+    "entropy": ("entropy", "total_entropy", "aleatoric_entropy"),
+    "free energy": ("free_energy", "expected_free_energy"),
+    "mutual information": ("mutual_information",),
+    "variance": ("bernoulli_variance", "predicted_class_variance"),
+}
+KIND_OF = {score: kind for kind, scores in _KINDS.items() for score in scores}
 FOUR = [(metric, truth) for metric in MAIN for truth in TRUTHS]
+COLUMNS = dict(zip(TRUTHS, (f"{MEANINGS[truth]}, {SYMBOLS[truth]}" for truth in TRUTHS), strict=True))
 HEADS = [f"{TITLES[metric]}, {MEANINGS[truth]}" for metric, truth in FOUR]

@@ -22,11 +22,12 @@ class Page:
     lead: str
     facts: list[tuple[str, str]]
     short: list[tuple[str, list[str]]]  # headings with their lines
-    tables: list[Grid]  # the first is shown, the others can be unfolded
+    tables: list[Grid]  # the first `shown` are, the others can be unfolded
     notes: Sequence[str]
     settings: list[tuple[str, str]]
     texts: Mapping[str, str]  # what is said below each figure
     claims: Sequence[Any] = ()  # each with a section of its own
+    shown: int = 1
     of_paper: bool = True  # whether it reproduces the paper, which is then named
 
     def html(self, figures: Sequence[Any], timing: Grid, spent: list[tuple[str, str]]) -> str:
@@ -40,6 +41,13 @@ def _versions() -> dict[str, str]:
         return versions() | {"torch": version("torch")}
     except PackageNotFoundError:
         return versions()
+
+
+def setting(value: Any) -> str:
+    """A setting as a reader wants it: few digits and no brackets; a list inside a list, as layers, by dashes."""
+    if isinstance(value, list | tuple):
+        return ", ".join("-".join(map(setting, v)) if isinstance(v, list | tuple) else setting(v) for v in value)
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def span(values: Sequence[float], form: str) -> str:

@@ -17,6 +17,7 @@ from uqeval.reproduce.page import Makers
 BLUE, RED, GREEN, PURPLE, ORANGE = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00"
 FAMILIES = {"softmax": ORANGE, "ensemble": GREEN, "dropout": PURPLE}  # the paper's own colours
 # Arial and its twins have no ϕ, and a missing letter would change the font of a whole line.
+_LONGEST = 100  # letters of a label
 _FONT = "DejaVu Sans, Arial, Liberation Sans, sans-serif"
 
 
@@ -53,11 +54,14 @@ def chart(rows: Sequence[Mapping[str, Any]]) -> alt.Chart:
 
 
 def in_percent(rows: Iterable[Row], truth: str, *keys: str) -> list[Row]:
-    """Known correlations with this truth in percent, with what else a chart shows of each."""
+    """Known correlations with this truth in percent, with what else a chart shows of each.
+
+    One that is exactly ±1 has no interval and is drawn as one of no length.
+    """
     return [
         {"metric": TITLES[row["metric"]]}
         | {key: row[key] for key in keys}
-        | {key: 100 * row[key] for key in ("r", "low", "high") if key in row}
+        | {key: 100 * (row[key] if known(row[key]) else row["r"]) for key in ("r", "low", "high") if key in row}
         for row in rows
         if row["truth"] == truth and known(row["r"])
     ]
@@ -66,8 +70,16 @@ def in_percent(rows: Iterable[Row], truth: str, *keys: str) -> list[Row]:
 def finish(chart: Any, title: str, subtitle: list[str]) -> theme.Figure:
     """Title, looks and offline saving, in a font that has all letters."""
     figure = theme.finish(chart, title, subtitle)
-    figure.config["font"] = _FONT  # type: ignore[attr-defined]
+    config: Any = figure.config  # type: ignore[attr-defined]
+    config["font"] = _FONT
+    for part in ("axis", "legend"):
+        config[part] = {**config[part], "labelLimit": 0}  # cut short, names of models cannot be told apart
     return figure
+
+
+def label(name: str) -> str:
+    """A name; an endless one loses its middle, since names differ at their ends."""
+    return name if len(name) <= _LONGEST else f"{name[: _LONGEST // 2]}…{name[-_LONGEST // 2 :]}"
 
 
 def stack(lines: Iterable[Sequence[Any]], across: int = 30, down: int = 24) -> Any:

@@ -20,10 +20,11 @@ from uqeval._files import write_whole
 from uqeval._result import Grid, Result, to_json
 from uqeval.inference.correlations import compare_correlations, pearson
 from uqeval.reproduce import panels
-from uqeval.reproduce.names import MAIN, METRICS, TITLES, TRUTHS, Row
+from uqeval.reproduce.names import COLUMNS, FOUR, KIND_OF, MAIN, METRICS, TITLES, TRUTHS, Row
 from uqeval.reproduce.page import Makers, Page
 
 FEWEST = 4  # models that Fisher's interval needs
+ENOUGH = 10  # models from which anything is concluded: with fewer, an r of .6 cannot be told from 0
 
 
 @dataclass
@@ -199,7 +200,7 @@ class Study(Publishable):
                 marked.add(f"{TITLES[metric]}, {label}")
                 rows.append([f"{TITLES[metric]}, {label}", *printed, *["–"] * (len(TRUTHS) - len(printed))])
             rows.append([TITLES[metric], *(ours(metric, truth) for truth in TRUTHS)])
-        return Grid(["metric", *(f"with {TITLES[truth]}" for truth in TRUTHS)], rows, marked=marked)
+        return Grid(["metric", *(f"with {COLUMNS[truth]}" for truth in TRUTHS)], rows, marked=marked)
 
 
 def pick(rows: Iterable[Row], metric: str, truth: str) -> Row | None:
@@ -234,6 +235,23 @@ def fisher(x: Float, y: Float, *, level: float = 0.95, **how: Any) -> Row:
             found = pearson(x[keep], y[keep], level=level, **(how or {"method": "fisher"}))
         r, low, high = found.value, found.low, found.high
     return {"r": r, "low": low, "high": high, "n": int(keep.sum())}
+
+
+def partial(x: Float, y: Float, held: Float, *, level: float = 0.95) -> Row:
+    """Pearson's r of what is left of x and y when their straight lines in `held` are taken away; Fisher's interval."""
+    keep = np.isfinite(x) & np.isfinite(y) & np.isfinite(held)
+    n, r, low, high = int(keep.sum()), math.nan, math.nan, math.nan
+    if n > FEWEST:
+        line = np.column_stack([np.ones(n), held[keep]])
+        left = [v[keep] - line @ np.linalg.lstsq(line, v[keep], rcond=None)[0] for v in (x, y)]
+        with collected():
+            found = pearson(*left, level=level, method="fisher")
+        r = found.value
+        if abs(r) < 1 and not math.isnan(r):
+            # Holding one variable fixed costs one row (Fisher 1924).
+            half = (math.atanh(found.high) - math.atanh(r)) * math.sqrt((n - 3) / (n - 4))
+            low, high = math.tanh(math.atanh(r) - half), math.tanh(math.atanh(r) + half)
+    return {"r": r, "low": low, "high": high, "n": n}
 
 
 def williams(first: Float, second: Float, shared: Float, *, level: float = 0.95) -> Row | None:
@@ -287,10 +305,23 @@ def correlate(models: Sequence[Row], draws: Sequence[Any], level: float = 0.95) 
     return rows, tests
 
 
+def within_kinds(models: Sequence[Row], draws: Sequence[Any], level: float = 0.95) -> list[Row]:
+    """The four correlations among the scores of one kind alone, draw by draw."""
+    found = []
+    for kind in dict.fromkeys(KIND_OF.get(model["score"], model["score"]) for model in models):
+        alike = [model for model in models if KIND_OF.get(model["score"], model["score"]) == kind]
+        for draw in draws:
+            part = [model for model in alike if model["draw"] == draw]
+            for metric, truth in FOUR:
+                r = fisher(*columns(part, metric, truth), level=level)
+                found.append({"scores": kind, "metric": metric, "truth": truth} | r | {"draw": draw})
+    return found
+
+
 def summarise(correlations: Sequence[Row]) -> list[Row]:
     """Median and range over draws."""
     found = []
-    for metric in METRICS:
+    for metric in dict.fromkeys(row["metric"] for row in correlations):
         for truth in TRUTHS:
             values = [row["r"] for row in correlations if (row["metric"], row["truth"]) == (metric, truth)]
             ends = [r for r in values if not math.isnan(r)] or [math.nan]

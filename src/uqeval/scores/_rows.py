@@ -9,11 +9,12 @@ from functools import partial
 
 import numpy as np
 
-from uqeval._check import Float, Int
+from uqeval._check import Float, Int, on_grid
 from uqeval._rows import add_classes, sorted_classes
 from uqeval.kernels import side_by_side, threads
 
 _BLOCK = 1 << 17  # values per block: 1 MiB, so that the scratch stays in cache
+_NOISE = 2.0**-46
 _TINY = np.finfo(np.float64).tiny
 
 
@@ -27,9 +28,16 @@ def by_sorted(kernels: Sequence[Callable[[Float], Float]], array: Float) -> list
 
     def of_block(block: Float) -> list[Float]:
         ordered = sorted_classes(block)
+        _make_certain(ordered)
         return [kernel(ordered) for kernel in kernels]
 
     return _in_blocks(of_block, len(kernels), array)
+
+
+def _make_certain(ordered: Float) -> None:
+    """A row of one class has probability 1, which a sum of tenths misses by its noise."""
+    top, second = ordered[-1], ordered[-2]
+    np.copyto(top, 1.0, where=(second == 0) & (np.abs(top - 1.0) < _NOISE))
 
 
 def _in_blocks(kernel: Callable[[Float], list[Float]], results: int, array: Float) -> list[Float]:
@@ -49,7 +57,9 @@ def _in_blocks(kernel: Callable[[Float], list[Float]], results: int, array: Floa
 
 def entropy_rows(probs: Float) -> Float:
     """Shannon entropy in nats, 0 log 0 = 0."""
-    return entropy_of(sorted_classes(probs))
+    ordered = sorted_classes(probs)
+    _make_certain(ordered)
+    return entropy_of(ordered)
 
 
 def entropy_of(ordered: Float) -> Float:
@@ -75,7 +85,7 @@ def gap_of(ordered: Float) -> Float:
 
     1 − p is exact for p ≥ ½, so rows with equal max p < 1 stay tied.
     """
-    gap: Float = 1.0 - ordered[-1]
+    gap = on_grid(1.0 - ordered[-1])
     full = gap == 0
     if full.any():
         gap[full] = add_classes(ordered[:-1][:, full])
@@ -83,7 +93,7 @@ def gap_of(ordered: Float) -> Float:
 
 
 def margin_of(ordered: Float) -> Float:
-    return ordered[-2] - ordered[-1]
+    return 0.0 - on_grid(ordered[-1] - ordered[-2])
 
 
 def variance_of(ordered: Float) -> Float:

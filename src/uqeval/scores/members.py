@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from uqeval._check import Float, check_members
+from uqeval._check import Float, check_members, on_grid
 from uqeval._rows import others
 from uqeval.scores._rows import by_rows, entropy_rows, mean_members, vote_counts
 from uqeval.scores.logits import check_temperature, free_energy_rows
@@ -175,11 +175,11 @@ def expected_energy_rows(member_logits: Float, temperature: float = 1.0) -> Floa
 
 
 def total_entropy_rows(members: Float) -> Float:
-    return entropy_rows(mean_members(members))
+    return entropy_rows(on_grid(mean_members(members)))
 
 
 def aleatoric_entropy_rows(members: Float) -> Float:
-    return mean_members(entropy_rows(members))
+    return mean_members(np.sort(entropy_rows(members), axis=0))  # the order of the members breaks no tie
 
 
 def mutual_information_rows(members: Float) -> Float:
@@ -188,13 +188,14 @@ def mutual_information_rows(members: Float) -> Float:
 
 
 def predicted_class_variance_rows(members: Float) -> Float:
-    predicted = mean_members(members).argmax(axis=-1)
+    predicted = on_grid(mean_members(members)).argmax(axis=-1)
     p: Float = members[:, np.arange(members.shape[1]), predicted]
     # Where every member is fairly sure, the variance of 1 − p is the same number and does not saturate.
     sure = (p >= 0.5).all(axis=0)
     full = sure & (p == 1)
     p = np.where(sure, 1.0 - p, p)
     p[full] = others(members[full])
+    p = np.sort(p, axis=0)
     return mean_members((p - mean_members(p)) ** 2)
 
 

@@ -132,5 +132,19 @@ def compute_all(names: Iterable[str], predictions: Predictions) -> dict[str, Flo
     return {name: found[name] if name in found else compute(name, predictions) for name in names}
 
 
+def one_ranking(names: Iterable[str], predictions: Predictions) -> list[str]:
+    """Those of the names that are one ranking by definition: of two probabilities, one gives the other.
+
+    In numbers a last bit may tell two rows apart in one of them and not in another.
+    """
+    classes = 0 if predictions.probs is None else predictions.probs.shape[1]
+    return one_of_two_classes((name for name in names if name not in predictions.scores), classes)
+
+
+def one_of_two_classes(names: Iterable[str], classes: int) -> list[str]:
+    """The same of scores that are computed, by the number of classes."""
+    return [name for name in names if classes == 2 and name in _SCORES and _SCORES[name][2] == "probs"]
+
+
 def _own_scores(predictions: Any) -> Mapping[str, Any]:
     return getattr(predictions, "scores", None) or {}

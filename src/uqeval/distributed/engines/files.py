@@ -155,8 +155,11 @@ class Files(Source):
             return pa.ipc.open_stream(pa.memory_map(path))
         if kind == "jsonl":
             options = arrow_json.ReadOptions(block_size=1 << 24)
-            whole = None if columns is None else arrow_json.ParseOptions(explicit_schema=self.schema)
-            return arrow_json.open_json(path, read_options=options, parse_options=whole)
+            parse = None
+            if columns is not None:  # nothing is parsed that is not needed
+                needed = pa.schema([self.schema.field(name) for name in columns])
+                parse = arrow_json.ParseOptions(explicit_schema=needed, unexpected_field_behavior="ignore")
+            return arrow_json.open_json(path, read_options=options, parse_options=parse)
         parse = arrow_csv.ParseOptions(delimiter="\t" if kind == "tsv" else ",")
         block = arrow_csv.ReadOptions(block_size=1 << 22)
         types = {name: self.schema.field(name).type for name in columns or ()} | dict.fromkeys(self.texts, pa.string())

@@ -13,11 +13,11 @@ PIECE_ROWS = 1 << 19  # that a function gets at a time, at most
 _ROW_BYTES = 200  # that finishing a bucket needs for each of its rows
 _LEAST = 256 * 10**6
 _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12, "kib": 2**10, "mib": 2**20, "gib": 2**30}
-_UNITS |= {"tib": 2**40}
+_UNITS |= {"tib": 2**40, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 
 
 def parse_memory(limit: str | int) -> int:
-    """Bytes from "2GB", "512MiB" or a number."""
+    """Bytes from "2GB", "2G", "512MiB" or a number."""
     if isinstance(limit, int) and not isinstance(limit, bool):
         size = limit
     else:

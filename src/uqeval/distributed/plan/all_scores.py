@@ -190,6 +190,8 @@ def model_clusters(run: Run, metrics: list[Metric]) -> tallies.Clustered:
 
 def joint_of_run(run: Run, metric: Metric) -> tuple[JointTally, int]:
     """Values and covariance of all scores of a run, and the number of clusters (0 without any)."""
+    if metric.made is not None:
+        run = run.against([metric])
     n, wrong = run.n, int(run.state["wrong"])
     inflate = (n / (n - 1), wrong / (wrong - 1) if wrong > 1 else NAN)
     sums, found, (held, _, loads) = _units(run, list(range(len(run.names))), [metric], inflate)

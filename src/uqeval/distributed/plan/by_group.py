@@ -1,7 +1,7 @@
 """Groups: the rows of a group come together and are finished in memory; too large a group gets a plan of its own."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -69,7 +69,7 @@ class FinishGroups:
 def row_data(rows: wire.Rows, scores: tuple[str, ...]) -> RowData:
     """Columns of the wire as the metrics see them."""
     columns = {f"score {name}": rows[wire.score(k)].astype(np.float64) for k, name in enumerate(scores)}
-    columns |= {what: rows[what] for what in ("confidence", "brier", "log_loss") if what in rows}
+    columns |= {what: rows[what] for what in ("confidence", "brier", "log_loss", "signed confidence") if what in rows}
     columns |= {"error": rows[wire.ERROR]} if wire.ERROR in rows else {}
     columns |= {"loss": rows[wire.LOSS].astype(np.float64)} if wire.LOSS in rows else {}
     clusters = clusters_of(rows) if wire.CLUSTER[0] in rows else None
@@ -101,7 +101,10 @@ def by_group(run: Run, work: Callable[[RowData], T], of_run: Callable[[Run], T])
     if fit:
         bucket, code = _buckets(fit, run.task_rows), {name: k for k, name in enumerate(names)}
         finish = FinishGroups(work, tuple(run.names), tuple(counts[name] for name in names))
-        done = run.shuffle("groups", [Input(RouteGroups(run.prepare, bucket, code))], max(bucket.values()) + 1, finish)
+        signed = tuple(dict.fromkeys(metric.target for metric in run.metrics if metric.made is not None))
+        prepare = replace(run.prepare, target="loss", model=(*run.prepare.model, *signed))
+        prepare = replace(prepare, wants_loss=prepare.wants_loss and run.prepare.target == "loss")
+        done = run.shuffle("groups", [Input(RouteGroups(prepare, bucket, code))], max(bucket.values()) + 1, finish)
         run.release(done.carried)
         for k, size, made in (group for state in done.states for group in state["groups"]):
             if names[k] in found or size != counts[names[k]]:

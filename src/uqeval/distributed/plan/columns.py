@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,8 @@ from uqeval._errors import InputError, collected
 from uqeval.distributed.plan import wire
 from uqeval.evaluation.row_data import RowData
 from uqeval.inputs import Predictions
-from uqeval.inputs.columns import Columns, Plan, listed, plan_columns, score_columns
+from uqeval.inputs.classes import LABELS_BY, ambiguous
+from uqeval.inputs.columns import Columns, Plan, listed, plan_columns, refuse_csv_options, score_columns
 from uqeval.inputs.frame import is_text, plain_column
 from uqeval.inputs.predictions import predictions_from_arrow
 from uqeval.metrics.registry import Metric
@@ -41,6 +43,7 @@ class Wanted:
 
     def planned(self, names: list[str]) -> tuple[Plan, Columns]:
         """The part of each column, and the options with the scores that are asked for by their columns."""
+        refuse_csv_options(self.options, 'an engine reads plain CSV only (engine="memory" reads the rest)')
         for role, name in (("cluster", self.cluster), ("by", self.group)):
             if name is not None and name not in names:
                 raise InputError(
@@ -103,8 +106,10 @@ class Prepare:
     group: str | None = None
     wants_error: bool = True
     wants_loss: bool = True
+    target: str = "loss"  # what stands as the loss: that, or the signed confidence
     logits_match: bool | None = None
     only: tuple[str, str] | None = None  # a column, and the text that it must hold
+    classes: tuple[str, ...] = ()  # of the model's output, as they were found
 
     @property
     def modelled(self) -> bool:
@@ -112,11 +117,22 @@ class Prepare:
         return "prob" in self.plan.tables or "logit" in self.plan.tables or bool(self.plan.members)
 
     @property
+    def two_targets(self) -> bool:
+        """Whether there are errors and a loss of the user's own."""
+        labelled = "label" in self.plan.single and (self.modelled or "pred" in self.plan.single)
+        return self.loss is not None and (self.error is not None or labelled)
+
+    def target_of(self, metric: Metric) -> str:
+        """What the metric ranks the score against, in the user's words."""
+        what = metric.needs[1]
+        return "gap" if what == "loss" and self.loss is None else what
+
+    @property
     def plain(self) -> dict[str, str] | None:
         """The columns that are taken as they are, by name on the wire; None where something must be computed."""
         found = {wire.score(k): column for k, (_, column) in enumerate(self.scores)}
         found |= {wire.ERROR: self.error} if self.wants_error else {}
-        found |= {wire.LOSS: self.loss} if self.wants_loss else {}
+        found |= {wire.LOSS: self.loss if self.target == "loss" else None} if self.wants_loss else {}
         known = {name: column for name, column in found.items() if column is not None}
         return None if self.model or len(known) < len(found) else known
 
@@ -131,7 +147,10 @@ class Prepare:
     def labels(self) -> dict[str, str]:
         """What each prepared column is called in a message."""
         named = {wire.score(k): column or f"score {name}" for k, (name, column) in enumerate(self.scores)}
-        return named | {wire.ERROR: self.error or "error", wire.LOSS: self.loss or "loss"}
+        return named | {
+            wire.ERROR: self.error or "error",
+            wire.LOSS: (self.loss if self.target == "loss" else None) or self.target,
+        }
 
     def scores_in(self, names: Iterable[str]) -> tuple[int, ...]:
         """Numbers of the scores among columns of the wire."""
@@ -151,6 +170,10 @@ class Prepare:
         else:
             names = [wire.score(k) for k in chosen] + [name for name in (wire.ERROR, wire.LOSS) if name in plain]
             rows = {name: (_bits if name == wire.ERROR else _numbers)(table, plain[name]) for name in names}
+            if "error" in self.plan.turned and wire.ERROR in rows:
+                rows[wire.ERROR] = np.where(rows[wire.ERROR] > 1, 2, 1 - rows[wire.ERROR]).astype(np.uint8)
+            if "loss" in self.plan.turned and wire.LOSS in rows:
+                rows[wire.LOSS] = 1.0 - rows[wire.LOSS].astype(np.float64)
         if self.cluster is not None:
             rows |= dict(zip(wire.CLUSTER, keys_of(table.column(self.cluster)), strict=True))
         return rows
@@ -161,7 +184,7 @@ class Prepare:
         n = len(table)
         wanted = {wire.score(k): f"score {self.scores[k][0]}" for k in chosen} | {name: name for name in self.model}
         wanted |= {wire.ERROR: "error"} if self.wants_error else {}
-        wanted |= {wire.LOSS: "loss"} if self.wants_loss else {}
+        wanted |= {wire.LOSS: self.target} if self.wants_loss else {}
         if n == 0:
             return {name: np.empty(0, dtype=np.uint8 if name == wire.ERROR else np.float64) for name in wanted}
         if n == 1:  # predictions need two rows; the numbers of a row do not depend on the others
@@ -229,7 +252,9 @@ def find_rows(names: list[str], wanted: Wanted, first: pa.Table) -> Prepare:
     if "prob" in plan.tables or "logit" in plan.tables or plan.members:
         pred = predictions_from_arrow({name: first.column(name) for name in plan.needed}, plan, options)
         if options.classes is None and any(len(part.columns) == 1 for part in plan.tables.values()):
-            options = replace(options, classes=pred.classes)
+            options = replace(options, classes=pred.classes, labels_by="name")
+        elif ambiguous(pred.classes) and options.labels_by is None:
+            options = replace(options, labels_by=_labels_by(first, plan, options))
     known = dict(plan.scores)
     computed = [] if pred is None else [n for n in score_functions.available(pred) if n not in known]
     by_column = {column: name for name, column in plan.scores.items()}
@@ -251,7 +276,25 @@ def find_rows(names: list[str], wanted: Wanted, first: pa.Table) -> Prepare:
         cluster=wanted.cluster,
         group=wanted.group,
         logits_match=None if pred is None or pred.logits is None else pred.logits_match,
+        classes=() if pred is None else pred.classes,
     )
+
+
+def _labels_by(first: pa.Table, plan: Plan, options: Columns) -> str | None:
+    """What labels are: settled once, because the labels of a single piece might fit both."""
+    fits = []
+    for by in LABELS_BY:
+        with suppress(InputError):
+            predictions_from_arrow(
+                {name: first.column(name) for name in plan.needed}, plan, replace(options, labels_by=by)
+            )
+            fits.append(by)
+    if len(fits) == 2 and (options.classes is not None or any(part.names is None for part in plan.tables.values())):
+        raise InputError(
+            "The first labels could be names of classes or positions in `classes`. Say which is meant: "
+            'labels_by="name" or labels_by="position".'
+        )
+    return fits[0] if fits else None
 
 
 def _numbers(table: pa.Table, name: str) -> NDArray[Any]:

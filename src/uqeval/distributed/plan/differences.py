@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from uqeval._errors import InputError, collected, notify
 from uqeval.distributed.engines.protocol import Engine
@@ -13,6 +14,9 @@ from uqeval.evaluation.candidates import find_pairs
 from uqeval.evaluation.compare import Differences, Question, answered, few_notes, infinite_notes
 from uqeval.evaluation.comparison import Comparison
 from uqeval.inference.paired import ALIKE, contrast
+from uqeval.metrics.copies import Copies
+from uqeval.metrics.copies import Groups as SameRanking
+from uqeval.scores.registry import one_of_two_classes
 
 _MOST_NAMED = 20  # groups of a single row
 _ROUNDING = 1e-12  # of the values: two scores that rank alike may have bins of their own
@@ -42,6 +46,13 @@ def compare_engine(engine: Engine, request: Request, question: Question) -> Comp
                 together = sum(one[1] for one in made.values() if one is not None)
                 together += len(single) if run.prepare.cluster is not None else 0
                 _note_single(single)
+            computed = [name for name, column in run.prepare.scores if column is None]
+            alike = one_of_two_classes(computed, len(run.prepare.classes))
+            same = _same_ranking(run.names, pairs, whole, question.baseline, alike)
+            copies = {name for group in same for name in group[1:]}
+            kept = [k for k, pair in enumerate(pairs) if not copies & {run.names[side] for side in pair}]
+            pairs, whole = [pairs[k] for k in kept], whole.only(kept)
+            groups = {name: one.only(kept) for name, one in groups.items()}
             answer = answered(question, run.names, pairs, whole, groups, spans=together > clusters)
     finally:
         engine.close()
@@ -49,7 +60,24 @@ def compare_engine(engine: Engine, request: Request, question: Question) -> Comp
     sides = (wrong, run.n - wrong) if "error" in metric.needs else ()
     notes = few_notes(sides, clusters if run.prepare.cluster is not None else None)
     notes += infinite_notes(dict(zip(run.names, run.state["infinite"].tolist(), strict=True)))
-    return replace(answer, n=run.n, warnings=(*dict.fromkeys(raised), *notes), run=run.summary)
+    notes = [*dict.fromkeys(raised), *notes]
+    about: dict[str, Any] = {"target": run.prepare.target_of(metric), "two_targets": run.prepare.two_targets}
+    return replace(answer, n=run.n, warnings=tuple(notes), same_ranking=same, run=run.summary, **about)
+
+
+def _same_ranking(
+    names: list[str], pairs: list[tuple[int, int]], whole: Differences, baseline: str | None, alike: list[str]
+) -> SameRanking:
+    """Scores that are one ranking, as far as the pairs tell: of those with a baseline, which rank as it does.
+
+    Those that are `alike` by definition may differ in a last bit.
+    """
+    first: dict[str, str] = {}
+    for (a, b), c in zip(pairs, whole.contrasts, strict=True):
+        if c.alike or (names[a] in alike and names[b] in alike):
+            own, copy = (names[b], names[a]) if baseline is not None else (names[a], names[b])
+            first.setdefault(copy, first.get(own, own))
+    return Copies(first).groups
 
 
 def _differences(run: Run, pairs: list[tuple[int, int]], question: Question) -> tuple[Differences, int]:

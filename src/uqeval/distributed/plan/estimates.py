@@ -59,22 +59,31 @@ def evaluate_engine(engine: Engine, request: Request, how: How) -> Evaluation:
         rows=(table := Table(rows)),
         warnings=tuple(notes_of(table, raised)),
         heterogeneity=mixed,
+        same_ranking=None,
+        targets={m.name: run.prepare.target_of(m) for m in run.metrics if m.uses_score},
+        two_targets=run.prepare.two_targets,
+        mean_loss=None if wrong is None else wrong / run.n,
         run=run.summary,
+        classes=run.prepare.classes,
     )
 
 
 def _rows(run: Run, how: How, tie_rate: dict[str, float]) -> list[Row]:
     """Every estimate of all rows of a run; notes the tie rates of its scores."""
-    ranked = [metric for metric in run.metrics if metric.uses_score]
+    signed = [metric for metric in run.metrics if metric.made is not None]
+    ranked = [metric for metric in run.metrics if metric.uses_score and metric not in signed]
     model = [metric for metric in run.metrics if not metric.uses_score]
     clustered = run.prepare.cluster is not None
-    rows = []
+    parts = [(part, some) for part, some in ((run, ranked), (run.against(signed) if signed else run, signed)) if some]
+    by_column = {}
     for k, name in enumerate(run.names):
-        sums, clusters = score_clusters(run, k, ranked) if clustered else (run.score(k), None)
-        tie_rate[name] = sums.tie_rate
-        for metric in ranked:
-            found = estimate_ranking(metric, ranking_tally(metric, sums, clusters), how.level)
-            rows.append(Row(name, metric.name, None, found))
+        for part, some in parts:
+            sums, clusters = score_clusters(part, k, some) if clustered else (part.score(k), None)
+            tie_rate[name] = sums.tie_rate
+            for metric in some:
+                found = estimate_ranking(metric, ranking_tally(metric, sums, clusters), how.level)
+                by_column[name, metric] = Row(name, metric.name, None, found)
+    rows = [by_column[name, metric] for name in run.names for metric in run.metrics if metric.uses_score]
     of_model = model_clusters(run, model) if clustered and model else None
     for metric in model:
         tally = model_tally(metric, run.state, of_model)

@@ -112,6 +112,14 @@ class Run:
         found._start()
         return found
 
+    def against(self, metrics: list[Metric]) -> Run:
+        """The same for metrics of pairs against another target than the loss, which takes its place."""
+        found = copy.copy(self)
+        found.metrics = metrics
+        found.prepare = replace(self.prepare, target=metrics[0].target, wants_loss=True, wants_error=False, model=())
+        found._start()
+        return found
+
     # ---- pass 0 and 1 ----
 
     def _edges(self) -> dict[str, Axis]:
@@ -326,7 +334,7 @@ def _planned(
         raise InputError("No score to evaluate. Name score columns, or give probabilities or logits.")
     can = _allowed(prepare, first)
     if chosen is None:
-        chosen = [metric for metric in STREAMED if metric in can]
+        chosen = [metric for metric in STREAMED if metric in can and metric.made is None]  # which costs as much again
         if not any(metric.uses_score for metric in chosen):
             raise InputError("No metric can rank a score here. Give `error` or `loss`, or label and prob_*.")
         if REGISTRY["aurc"] not in can:
@@ -338,7 +346,7 @@ def _planned(
             )
     own = dict.fromkeys(what for metric in chosen if not metric.uses_score for what in metric.quantities)
     model = tuple(what for what in own if what not in ("accuracy", "error"))
-    error, loss = REGISTRY["accuracy"] in can, any(metric.tally == "pairs" for metric in chosen)
+    error, loss = REGISTRY["accuracy"] in can, any(metric.target == "loss" for metric in chosen if metric.uses_score)
     return chosen, replace(prepare, model=model, wants_error=error, wants_loss=loss)
 
 

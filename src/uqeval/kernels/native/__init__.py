@@ -31,6 +31,7 @@ __all__ = [
     "sweep",
     "sweep_parts",
     "sweep_rows",
+    "to_grid",
     "unit_sums",
     "weighted_credit",
     "within_sums",
@@ -39,6 +40,10 @@ __all__ = [
 
 def hold(begin: bool) -> None:
     _native.hold(begin)
+
+
+def to_grid(x: Float, parts: float, narrow: bool, threads: int = 1) -> None:
+    _native.to_grid(x, parts, narrow, threads)
 
 
 def order_by(x: Float, threads: int = 1) -> Order:

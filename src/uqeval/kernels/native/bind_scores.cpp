@@ -1,5 +1,6 @@
 // Orders, sweeps and pairs of all rows, for Python.
 #include "bindings.hpp"
+#include "values.hpp"
 
 namespace uq {
 namespace {
@@ -14,6 +15,12 @@ nb::tuple auc(In<double> score, In<u8> error, int threads) {
         sums = auc_sums(score.data(), error.data(), n, use.auc, use.space.order, threads);
     }
     return nb::make_tuple(sums.wrong, sums.credit2, whole(sums.wrong_squares), whole(sums.right_squares));
+}
+
+void move_to_grid(Out<double> x, double parts, bool narrow, int threads) {
+    nb::gil_scoped_release release;
+    over_rows(x.shape(0), threads,
+              [&](std::size_t, std::size_t from, std::size_t to) { to_grid(x.data() + from, to - from, parts, narrow); });
 }
 
 // Rows in stable order of x, and 1 where a new value starts.
@@ -172,6 +179,7 @@ void pairs(In2<double> scores, In<double> loss, Out2<i64> credit2, Out<i64> comp
 
 void define_scores(nb::module_ &m) {
     m.def("auc", &auc, nb::arg("score").noconvert(), nb::arg("error").noconvert(), nb::arg("threads"));
+    m.def("to_grid", &move_to_grid, nb::arg("x").noconvert(), nb::arg("parts"), nb::arg("narrow"), nb::arg("threads"));
     m.def("order", &order, nb::arg("x").noconvert(), nb::arg("row").noconvert(), nb::arg("fresh").noconvert(),
           nb::arg("threads"));
     m.def("mark", &mark, nb::arg("score").noconvert(), nb::arg("error").noconvert(), nb::arg("marks").noconvert(),

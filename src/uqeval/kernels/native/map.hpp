@@ -119,6 +119,30 @@ template <class F> auto with_cells(const CellMap &map, F f) {
     return map.linear ? f(map.by_line()) : f(map.by_bits());
 }
 
+// The same where the map is that of a sample: numbers outside its span fall into the first or the last cell.
+template <class Cell> struct Clamped {
+    Cell cell;
+    double low, high;
+    u32 operator()(double x) const {
+        const double from = x < low ? low : x;
+        return cell(from > high ? high : from);
+    }
+};
+template <class F> auto with_clamped_cells(const CellMap &map, Span span, F f) {
+    return with_cells(map, [&](auto cell) { return f(Clamped<decltype(cell)>{cell, span.low, span.high}); });
+}
+
+// One of each n / size rows, so that no period of the rows misleads.
+template <class Take> void take_sample(const double *x, std::size_t n, std::size_t size, Take take) {
+    const std::size_t step = n / size;
+    u32 random = 1;
+    for (std::size_t i = 0; i < size; ++i) {
+        random = random * 1664525u + 1013904223u;
+        take(x[i * step + (u64(random) * step >> 32)]);
+    }
+}
+inline std::size_t sample_size(std::size_t n) { return std::min(n, std::max<std::size_t>(8192, n / 256)); }
+
 // Neighbouring cells pooled into buckets of at most `target` rows, where a single cell does not exceed it.
 inline std::vector<u16> pool_cells(const std::vector<u32> &rows, std::size_t target, std::size_t &buckets) {
     std::vector<u16> of_cell(rows.size());

@@ -1,10 +1,9 @@
 // Rows in order of a score, without a sort of the whole: buckets that fit the cache, then radix passes inside each.
 //
-//   1. least and greatest score                                               1 read
-//   2. a sample's histogram of 2^12 cells of a monotone map; neighbouring cells pooled into buckets of about kTarget rows
-//      (more where there would be too many buckets), whatever the distribution
-//   3. scores sent to their buckets (pieces.hpp)                              1 read, 1 write of 8 bytes a row
-//   4. in cache, bucket by bucket: words (code of 16 bits, place of 16 bits), two radix passes of 8 bits; rows that share
+//   1. a sample's histogram of 2^12 cells of a monotone map over its span; neighbouring cells pooled into buckets of about
+//      kTarget rows (more where there would be too many buckets), whatever the distribution
+//   2. scores sent to their buckets (pieces.hpp)                              1 read, 1 write of 8 bytes a row
+//   3. in cache, bucket by bucket: words (code of 16 bits, place of 16 bits), two radix passes of 8 bits; rows that share
 //      a code (one in eight) are settled by comparing doubles
 //
 // What comes out is a byte a row (is it wrong? does a new value start?) and, where somebody wants it, a payload in the
@@ -18,7 +17,7 @@ namespace uq {
 
 constexpr std::size_t kTarget = 8192;
 constexpr std::size_t kBlock = 40000;  // rows that are put in order at once; more share their codes too often
-constexpr std::size_t kStreams = 384;  // buckets that are filled at once; twice as many where rows carry nothing
+constexpr std::size_t kStreams = 512;  // buckets that are filled at once; twice as many where rows carry nothing
 constexpr u8 kWrong = 1, kNew = 2;  // bits of a mark
 
 // Whether eight marks in a row start a value each.
@@ -254,10 +253,13 @@ void order_rows(const double *score, const u8 *error, const P *payload, std::siz
     }
     Values values;
     if (find_values(score, n, threads, space.ranks, values)) return order_values(values, error, payload, n, marks, out);
-    const Span span = span_of(score, n, threads);
-    const CellMap map = choose_map(score, n, span, 12);
+    std::vector<double> sample;
+    sample.reserve(sample_size(n));
+    take_sample(score, n, sample_size(n), [&](double x) { sample.push_back(x); });
+    const Span span = span_of(sample.data(), sample.size());
+    const CellMap map = choose_map(sample.data(), sample.size(), span, 12);
     const std::size_t target = std::max(kTarget, n / (out ? kStreams : 2 * kStreams));
-    const Pieces cut = with_cells(map, [&](auto cell_of) {
+    const Pieces cut = with_clamped_cells(map, span, [&](auto cell_of) {
         return send_to_buckets<P>(score, error, 1, payload, n, map.cells, cell_of, target, threads, space.rows,
                                   out ? &space.carried : nullptr);
     });

@@ -56,13 +56,9 @@ struct Pieces {
 template <class Cell>
 std::vector<u16> choose_buckets(const double *score, std::size_t n, u32 cells, Cell cell_of, std::size_t target,
                                 std::size_t &buckets) {
-    const std::size_t sample = std::min(n, std::max<std::size_t>(8192, n / 256)), step = n / sample;
+    const std::size_t sample = sample_size(n);
     std::vector<u32> rows(cells, 0);
-    u32 random = 1;
-    for (std::size_t i = 0; i < sample; ++i) {  // one of each `step` rows, so that no period of the rows misleads
-        random = random * 1664525u + 1013904223u;
-        ++rows[cell_of(score[i * step + (u64(random) * step >> 32)])];
-    }
+    take_sample(score, n, sample, [&](double x) { ++rows[cell_of(x)]; });
     return pool_cells(rows, std::max<std::size_t>(1, target * sample / n), buckets);
 }
 

@@ -48,6 +48,24 @@ class Dictionary {
     std::vector<double> values_;
 };
 
+// Twin of kernels.plain.grid.to_grid, bit for bit.
+inline void to_grid(double *x, std::size_t n, double parts, bool narrow) {
+    constexpr double kNoise = 0x1p-46, kRound = 0x1.8p52;  // adding and taking away the second rounds half to even
+    const double most = parts * kNoise;
+    if (narrow) {
+        for (std::size_t i = 0; i < n; ++i) {
+            const double whole = x[i] * parts + kRound - kRound, fraction = whole / parts;
+            const bool same = static_cast<double>(static_cast<float>(fraction)) == x[i];
+            x[i] = (same & (whole >= 1) & (whole < parts)) ? fraction : x[i];
+        }
+        return;
+    }
+    for (std::size_t i = 0; i < n; ++i) {
+        const double at = x[i] * parts, whole = at + kRound - kRound, fraction = whole / parts;
+        x[i] = ((std::abs(at - whole) <= most) & (whole >= 1) & (whole < parts)) ? fraction : x[i];
+    }
+}
+
 // About how many values there are, from how often a sample repeats itself; 0 where they seem to be more than kMostValues.
 inline std::size_t guess_values(const double *x, std::size_t n) {
     constexpr std::size_t kSample = 256, kLeast = kSample * kSample / (2 * kMostValues);  // pairs of rows that are alike

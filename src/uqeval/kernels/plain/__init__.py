@@ -2,6 +2,7 @@
 
 from uqeval.kernels.plain.bootstrap import bootstrap_areas, bootstrap_precision, bootstrap_totals, draw_units
 from uqeval.kernels.plain.calibration import exceeding
+from uqeval.kernels.plain.grid import to_grid
 from uqeval.kernels.plain.order import cut_order, mark, mark_ordered, order_by
 from uqeval.kernels.plain.pairs import (
     concordance,
@@ -40,6 +41,7 @@ __all__ = [
     "sweep",
     "sweep_parts",
     "sweep_rows",
+    "to_grid",
     "unit_sums",
     "weighted_credit",
     "within_sums",

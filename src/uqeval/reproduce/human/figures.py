@@ -76,9 +76,10 @@ def accuracy_floor(floors: Sequence[Row], level: str) -> theme.Figure:
     y = alt.Y("r:Q", title="Pearson's r (%)", scale=alt.Scale(zero=False))
     panels = []
     for truth in TRUTHS:
-        rows = [row for row in draw.in_percent(floors, truth, "accuracy", "n") if draw.known(row["low"])]
+        rows = draw.in_percent(floors, truth, "accuracy", "n")
         places = [row["accuracy"] for row in rows] or [0.0]
-        ends = alt.Scale(domain=[min(places) - 0.02, max(places) + 0.02], nice=False)
+        air = max(0.02, (0.1 - max(places) + min(places)) / 2)  # one place alone would have hardly an axis
+        ends = alt.Scale(domain=[min(places) - air, max(places) + air], nice=False)
         x = alt.X("accuracy:Q", title="only models more accurate than", scale=ends)
         base = draw.chart(rows).encode(x=x, color=color)
         layers = [
@@ -90,19 +91,19 @@ def accuracy_floor(floors: Sequence[Row], level: str) -> theme.Figure:
     counts = list({row["accuracy"]: row["n"] for row in floors}.values())
     words = f"{counts[0]} models at the left, {counts[-1]} at the right; bands: {level} Fisher intervals"
     chart = draw.stack([panels]).resolve_scale(color="shared", shape="shared")
-    return draw.finish(chart, "The range of accuracies drives the correlations", [words])
+    return draw.finish(chart, "The correlations among the more accurate models", [words])
 
 
 def by_score(correlations: Sequence[Row], level: str) -> theme.Figure:
     """The same four correlations for every score."""
-    correlations = [row | {"score": row["score"].replace("_", " ")} for row in correlations]
+    correlations = [row | {"score": draw.label(row["score"].replace("_", " "))} for row in correlations]
     color = draw.by_name(alt.Color, "metric", _METRIC_COLORS, _KEY)
     y = alt.Y("score:N", title=None, sort=list(dict.fromkeys(row["score"] for row in correlations)))
     offset = alt.YOffset("metric:N", sort=list(_METRIC_COLORS))
     x = alt.X("r:Q", title="Pearson's r (%)", scale=alt.Scale(zero=False))
     panels = []
     for truth in TRUTHS:
-        rows = [row for row in draw.in_percent(correlations, truth, "score") if draw.known(row["low"])]
+        rows = draw.in_percent(correlations, truth, "score")
         base = draw.chart(rows).encode(y=y, yOffset=offset, color=color)
         bars = base.mark_rule(strokeWidth=1.5).encode(x=alt.X("low:Q"), x2="high:Q")
         dots = base.mark_point(filled=True, size=46, opacity=1).encode(x=x)
@@ -115,14 +116,14 @@ def by_score(correlations: Sequence[Row], level: str) -> theme.Figure:
 
 def second_order(several: Sequence[Row]) -> theme.Figure:
     """Scores of ensembles and of stochastic passes: what each metric says, and what the human truth says."""
-    labels = {row["model"]: several_label(row) for row in several}
-    order = [name.replace("_", " ") for name in dict.fromkeys(row["score"] for row in several)]
+    labels = {row["model"]: draw.label(several_label(row)) for row in several}
+    order = [draw.label(name.replace("_", " ")) for name in dict.fromkeys(row["score"] for row in several)]
     looks = {label: _PALETTE[k % len(_PALETTE)] for k, label in enumerate(labels.values())}
     color = draw.by_name(alt.Color, "model", looks, alt.Legend(title="model", symbolOpacity=1))
 
     def dots(key: str) -> Any:
         rows = [
-            {"score": row["score"].replace("_", " "), "model": labels[row["model"]], "value": row[key]}
+            {"score": draw.label(row["score"].replace("_", " ")), "model": labels[row["model"]], "value": row[key]}
             for row in several
             if draw.known(row[key])
         ]
@@ -156,7 +157,11 @@ def _differences(of: str, metric: str, found: Sequence[Row]) -> Any:
     base = {row["b"] for row in found}
     against = next(iter(base)) if len(base) == 1 and len(found) > 1 else None
     rows: list[Row] = [
-        {"pair": row["a"].replace("_", " ") if against else f"{row['a']} − {row['b']}"}
+        {
+            "pair": draw.label(row["a"].replace("_", " "))
+            if against
+            else f"{draw.label(row['a'])} − {draw.label(row['b'])}"
+        }
         | {"clear": bool(row["low"] > 0 or row["high"] < 0)}
         | {key: row[key] for key in ("difference", "low", "high")}
         for row in found
@@ -168,6 +173,6 @@ def _differences(of: str, metric: str, found: Sequence[Row]) -> Any:
     bars = base_chart.mark_rule(strokeWidth=1.6).encode(x=alt.X("low:Q", scale=scale), x2="high:Q")
     x = alt.X("difference:Q", title=f"difference in {TITLES[metric]}", scale=scale, axis=alt.Axis(tickCount=5))
     dots = base_chart.mark_point(filled=True, size=48, opacity=1).encode(x=x)
-    more = f"less {against.replace('_', ' ')}" if against else ""
+    more = f"less {draw.label(against.replace('_', ' '))}" if against else ""
     size = (250, 24 * max(2, len(rows)))
     return draw.panel(draw.rule("x", 0.0, scale), bars, dots, size=size, words=of, more=more)

@@ -31,8 +31,8 @@ def reference(data: Any = None, labels: str | Path | ArrayLike | None = None, pr
         y = np.asarray(found.labels, dtype=np.int64)
         notes.append(
             "Errors are counted against the label that people find most probable, because the original ImageNet labels "
-            "were not given (`labels`, --labels). The commitment ϕ against the Bayes label is then the gap itself, "
-            "and the correlation of UQ-C-index with κ(s; ϕ) is near 100% by construction; the paper's is not."
+            "were not given (`labels`, --labels). The misalignment is then the gap itself, "
+            "and the correlation of UQ-C-index with κ(s; φ) is near 100% by construction; the paper's is not."
         )
     else:
         y = read_labels(own, n, found.n_classes)

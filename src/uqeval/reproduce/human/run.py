@@ -18,7 +18,8 @@ from uqeval.kernels import cores
 from uqeval.pages.words import plural
 from uqeval.reproduce.human import tables
 from uqeval.reproduce.human.judging import Reference, judge, read_rows, scores_of
-from uqeval.reproduce.human.study import WORDS, RealStudy
+from uqeval.reproduce.human.study import RealStudy
+from uqeval.reproduce.human.verdicts import WORDS
 from uqeval.reproduce.logits.file import Prediction
 from uqeval.reproduce.logits.folder import Scan, check_shape, scan_predictions
 from uqeval.reproduce.names import Row

@@ -12,11 +12,12 @@ from uqeval.inputs import Predictions
 from uqeval.reproduce.human.judging import FIRST_ORDER, Reference, read_rows
 from uqeval.reproduce.logits.file import Prediction
 from uqeval.reproduce.names import FOUR, MAIN, TITLES, TRUTHS, Row
-from uqeval.reproduce.study import FEWEST, columns, fisher, williams
+from uqeval.reproduce.study import FEWEST, columns, fisher, partial, williams
 
 FLOORS = (0.5, 0.7)  # accuracies above which the table shows the correlations again
 _ENOUGH = 8  # models for a correlation above some accuracy: with fewer it is all noise
 _BEST = 4  # models that are compared with each other
+OVR = {"uq_auc": "uq_auc_ovr", "uq_c_index": "uq_c_index_ovr"}  # the metrics one versus rest
 
 
 def main_rows(models: Sequence[Row], floor: float = 0.0, score: str = "entropy") -> list[Row]:
@@ -69,7 +70,8 @@ def more(models: Sequence[Row], main: Sequence[Row], floor: float, level: float)
         "floors": floors(main, level),
         "families": families(main, level),
         "one_vs_rest": one_vs_rest(main, level),
-        "preferences": preferences(main, level),
+        "accuracy_fixed": accuracy_fixed(main, level),
+        "questions": questions(main, level) + (questions(main, level, OVR) if known_rows(main, OVR) else []),
     }
 
 
@@ -114,16 +116,37 @@ def families(rows: Sequence[Row], level: float) -> list[Row]:
 
 def one_vs_rest(rows: Sequence[Row], level: float) -> list[Row]:
     """The four correlations with both metrics one versus rest, averaged over classes."""
-    names = {"uq_auc": "uq_auc_ovr", "uq_c_index": "uq_c_index_ovr"}
-    return _four(rows, level, names) if known_rows(rows, names) else []
+    return _four(rows, level, OVR) if known_rows(rows, OVR) else []
 
 
-def preferences(rows: Sequence[Row], level: float) -> list[Row]:
-    """Whether each metric correlates more with its own truth than with the other one: Williams' and Steiger's tests."""
+def accuracy_fixed(rows: Sequence[Row], level: float) -> list[Row]:
+    """The four correlations among models as if all were equally accurate: partial correlations."""
+    rows = known_rows(rows)
+    return [
+        {"metric": metric, "truth": truth} | partial(*columns(rows, metric, truth, "accuracy"), level=level)
+        for metric, truth in FOUR
+    ]
+
+
+def questions(rows: Sequence[Row], level: float, names: Mapping[str, str] | None = None) -> list[Row]:
+    """What the paper's table says, asked of our models: two correlations each, the larger first, and Williams' test.
+
+    Does each metric follow its truth better than the other metric does ("better"), and its truth more than the other
+    one ("closer")? `names` says which columns to take for the metrics.
+    """
+    kept, names = known_rows(rows, names), names or {}
+    r = {(row["metric"], row["truth"]): row for row in _four(rows, level, names)}
     found = []
-    for metric, truth, other in zip(MAIN, TRUTHS, TRUTHS[::-1], strict=True):
-        if (test := williams(*columns(rows, truth, other, metric), level=level)) is not None:
-            found.append({"metric": metric, "truth": truth} | test)
+    for asked in ("better", "closer"):
+        for metric, truth, other_metric, other_truth in zip(MAIN, TRUTHS, MAIN[::-1], TRUTHS[::-1], strict=True):
+            pair = (metric, truth), (other_metric, truth) if asked == "better" else (metric, other_truth)
+            mine, other = (columns(kept, names.get(m, m), t) for m, t in pair)
+            compared = (mine[0], other[0], mine[1]) if asked == "better" else (mine[1], other[1], mine[0])
+            if (test := williams(*compared, level=level)) is not None:
+                row = {"asked": asked, "one_vs_rest": bool(names), "metric": metric, "truth": truth}
+                row |= {"other": pair[1][asked == "closer"], "r_other": r[pair[1]]["r"]}
+                row |= {key: r[pair[0]][key] for key in ("r", "low", "high", "n")}
+                found.append(row | {key: test[key] for key in ("difference", "p_williams", "p_steiger")})
     return found
 
 

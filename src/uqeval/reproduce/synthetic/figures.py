@@ -1,6 +1,7 @@
 """The figures of the synthetic study and of temperature scaling; what those of the data show is found in `scenes`."""
 
 import math
+from collections.abc import Sequence
 from functools import cache, partial
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from uqeval.metrics import kendall_tau
 from uqeval.plot import theme
 from uqeval.reproduce import panels as draw
-from uqeval.reproduce.names import MAIN, MEANINGS, SYMBOLS, TITLES, TRUTHS, Row
+from uqeval.reproduce.names import MAIN, MEANINGS, SIGNS, SYMBOLS, TITLES, TRUTHS, Row
 from uqeval.reproduce.page import Makers
 from uqeval.reproduce.study import Study, pick
 from uqeval.reproduce.synthetic import scenes
@@ -25,7 +26,7 @@ _PALE = ["#F3B98F", "#FFFFFF", "#92C5E8"]  # class 0, undecided, class 1
 _DANGER = ["#FFFFFF", "#F4A582", "#B2182B", "#67001F"]
 
 
-def makers(study: Study, seed: int, printed: list[Row]) -> Makers:
+def makers(study: Study, seed: int, printed: list[Row], any_d: Sequence[Row] = ()) -> Makers:
     """What draws each figure, by name, in the order of the page; of one draw where it is about models."""
     grid = study.settings["grid"]
     scene = scenes.arbitrary(grid, study.settings["draws"], study.settings["d_range"])
@@ -36,7 +37,7 @@ def makers(study: Study, seed: int, printed: list[Row]) -> Makers:
     return {
         "metric_vs_kendall": lambda: metric_vs_kendall(study, seed),
         "metric_vs_kendall_by_method": lambda: by_method(study, seed),
-        "correlations_vs_d": lambda: correlations_vs_d(study),
+        "correlations_vs_d": lambda: correlations_vs_d(study, any_d),
         "correlations_by_metric": lambda: correlations_by_metric(study, printed),
         **of_the_data,
         "score_vs_phi": lambda: score_vs_truth(scored(), "kendall_phi", seed),
@@ -121,18 +122,31 @@ def _which(study: Study, seed: int) -> str:
 # ---- correlations over draws -----------------------------------------------------------------------------------
 
 
-def correlations_vs_d(study: Study) -> theme.Figure:
+def correlations_vs_d(study: Study, any_d: Sequence[Row] = ()) -> theme.Figure:
     """Four correlations of every draw against its d, between the paper's lines."""
-    lines = [[_against_d(study, metric, truth) for truth in TRUTHS] for metric in MAIN]
-    count = len(study.settings["d"])
+    d = study.settings["d"] | study.settings.get("first_seeds", {})
+    outside = [row for row in any_d if str(row["draw"]) not in study.settings["d"]]
+    lines = [[_against_d(study, outside, d, metric, truth) for truth in TRUTHS] for metric in MAIN]
+    count, more = len(study.settings["d"]), len({row["draw"] for row in outside})
     words = f"a dot for each of {count} draws with its Fisher interval; dashed, with its interval: {PAPER}"
+    notes = [words]
+    if more:
+        low, high = study.settings["d_range"]
+        notes.append(
+            f"rings: {more} of the first {count} seeds, not counted above: their d is outside {low:g} to {high:g}"
+        )
     title = "How the correlations depend on d, the distance between the two means"
-    return draw.finish(draw.stack(lines), title, [words])
+    return draw.finish(draw.stack(lines), title, notes)
 
 
-def _against_d(study: Study, metric: str, truth: str) -> Any:
-    found = (row for row in study.correlations if row["metric"] == metric)
-    rows = [row | {"d": study.settings["d"][str(row["draw"])]} for row in draw.in_percent(found, truth, "draw")]
+def _against_d(study: Study, outside: list[Row], d: dict[str, float], metric: str, truth: str) -> Any:
+    rows, others = (
+        [
+            row | {"d": d[str(row["draw"])]}
+            for row in draw.in_percent((r for r in part if r["metric"] == metric), truth, "draw")
+        ]
+        for part in (study.correlations, outside)
+    )
     y = alt.Y("r:Q", title="Pearson's r (%)", scale=alt.Scale(zero=False), axis=alt.Axis(minExtent=36))
     x = alt.X("d:Q", title="d = ‖μ1 − μ0‖", scale=alt.Scale(zero=False, padding=12))
     tips = [alt.Tooltip("draw:N"), alt.Tooltip("d:Q", format=".2f"), alt.Tooltip("r:Q", format=".2f")]
@@ -148,6 +162,9 @@ def _against_d(study: Study, metric: str, truth: str) -> Any:
     base = draw.chart(rows).encode(x=x)
     layers.append(base.mark_rule(color=draw.BLUE, opacity=0.5).encode(y=alt.Y("low:Q"), y2="high:Q"))
     layers.append(base.mark_circle(color=draw.BLUE, size=42, opacity=1).encode(y=y, tooltip=tips))
+    if others:
+        rings = draw.chart(others).mark_point(color=draw.RED, size=42, strokeWidth=1.5, opacity=1)
+        layers.append(rings.encode(x=x, y=y, tooltip=tips))
     return draw.panel(*layers, size=(330, 210), words=f"{TITLES[metric]} with {SYMBOLS[truth]}", more=MEANINGS[truth])
 
 
@@ -199,10 +216,13 @@ def phi_and_varphi(scene: scenes.Scene) -> theme.Figure:
     look: dict[str, Any] = {"color": _ON_MAP, "strokeDash": [6, 4], "strokeWidth": 2}
     frontier = draw.chart([{"at": scene.level}]).mark_rule(**look).encode(y=alt.Y("at:Q"))
     maps = {truth: _map(scene, truth, colors, None) for truth in TRUTHS}
-    panels = [draw.panel(found, frontier, size=(320, 320), words=MEANINGS[truth]) for truth, found in maps.items()]
+    panels = [
+        draw.panel(found, frontier, size=(320, 320), words=f"{MEANINGS[truth]} {SIGNS[truth]}(x)")
+        for truth, found in maps.items()
+    ]
     chart = alt.vconcat(alt.hconcat(*panels, spacing=30).resolve_scale(color="shared"))
     notes = ["dashed: where the predictor “logit = x2 − mean of x2” changes its mind", scene.words]
-    return draw.finish(chart, "What the chance of error φ and the commitment ϕ look like", notes)
+    return draw.finish(chart, "What the error probability ϕ(x) and the misalignment φ(x) look like", notes)
 
 
 def risk_control(scene: scenes.Scene) -> theme.Figure:
@@ -212,14 +232,19 @@ def risk_control(scene: scenes.Scene) -> theme.Figure:
     dash = draw.by_name(alt.StrokeDash, "kind", {"exact": [1, 0], "observed": [4, 3]}, key)
     x = alt.X("beta:Q", title="β", scale=alt.Scale(domain=[0, 1]))
     y = alt.Y("risk:Q", title="risk", axis=alt.Axis(format="~%"))
-    titles = ("mistakes where the chance of error φ ≤ β", "misalignment where the commitment ϕ ≤ β")
+    titles = ("error rate where the error probability ϕ ≤ β", "misaligned share where the misalignment φ ≤ β")
     panels = []
-    for curve, title in zip(scenes.risk_curves(scene), titles, strict=True):
+    curves = scenes.risk_curves(scene)
+    for curve, title in zip(curves, titles, strict=True):
         lines = draw.chart(curve).mark_line(strokeWidth=2)
         panels.append(draw.panel(lines.encode(x=x, y=y, color=color, strokeDash=dash), size=(310, 230), words=title))
     exact = f"the arbitrary predictor on draw {scene.seed}; exact: integrated over the law of the data"
     words = f"{exact}; observed: its {len(scene.data.x):,} rows"
-    return draw.finish(draw.stack([panels]), "Lowering β lowers the risk (Theorems 2.1 and 2.2)", [words])
+    mce, mbc = ([row for row in curve if row["kind"] == "exact"] for curve in curves)
+    rise = all((np.diff([row["risk"] for row in curve]) > -1e-9).all() for curve in (mce, mbc))
+    zero = max((row["risk"] for row in mbc if row["beta"] <= 0.5), default=0.0)
+    found = f"the exact curves {'rise' if rise else 'do not rise'}; misaligned share up to β = ½: at most {zero:.3g}"
+    return draw.finish(draw.stack([panels]), "Risk inside the sub-level sets (Theorems 2.1 and 2.2)", [words, found])
 
 
 def _map(scene: scenes.Scene, field: str, colors: alt.Scale, title: str | None) -> alt.Chart:
@@ -241,7 +266,7 @@ def _axis(scene: scenes.Scene, which: int, field: str | None = None) -> Any:
 def score_vs_truth(models: list[tuple[Outputs, str]], truth: str, seed: int) -> theme.Figure:
     """A panel for each of a few models, a dot for each of some test rows."""
     lines: dict[str, list[Any]] = {}
-    symbol = MEANINGS[truth][-1]
+    symbol = f"{MEANINGS[truth]} {SIGNS[truth]}(x)"
     for model, name in models:
         plan, values, score = model.plan, model.truths[truth], model.score(name)
         kept = np.linspace(0, len(values) - 1, min(len(values), _SHOWN)).astype(int)

@@ -81,7 +81,7 @@ class Outputs:
 
     @cached_property
     def truths(self) -> dict[str, Float]:
-        """φ and ϕ, by the name of the correlation with them."""
+        """ϕ and φ, by the name of the correlation with them."""
         x = self.data.x[self.data.test]
         return {"kendall_phi": self.data.phi(x, self.probs), "kendall_varphi": self.data.varphi(x, self.probs)}
 

@@ -1,4 +1,4 @@
-"""The paper's synthetic study: do UQ-AUC and UQ-C-index rank scores as the true φ and ϕ do?
+"""The paper's synthetic study: do UQ-AUC and UQ-C-index rank scores as the true ϕ and φ do?
 
 One cell is one architecture on one draw of the data: its networks are trained together and all their scores judged;
 finished cells are stored, so a killed run goes on.
@@ -17,9 +17,10 @@ from uqeval._check import Progress
 from uqeval._errors import InputError, collected
 from uqeval.kernels import cores
 from uqeval.reproduce.store import Store, cell_key, run_cells
-from uqeval.reproduce.study import Timing, check_natural, correlate, judge_score, stored, summarise
+from uqeval.reproduce.study import Timing, check_natural, correlate, judge_score, stored, summarise, within_kinds
 from uqeval.reproduce.synthetic.networks import Outputs, algorithms, draw_of, outputs, read_grid
-from uqeval.reproduce.synthetic.study import SyntheticStudy, notes_of
+from uqeval.reproduce.synthetic.study import SyntheticStudy
+from uqeval.reproduce.synthetic.verdicts import notes_of
 
 _REVISION = 1  # raise it when a cell's numbers change: stored cells of another revision are computed anew
 D_RANGE = (0.75, 2.4)
@@ -42,7 +43,8 @@ def synthetic(
         Folder for tables, figures and page, and for the store that lets a killed run go on; nothing is written without
         it.
     seeds : int
-        How many draws. Which: the first seeds 0, 1, 2, … whose d lies in `d_range`.
+        How many draws. Which: the first seeds 0, 1, 2, … whose d lies in `d_range`; and the first ones whatever their
+        d, for `any_d`.
     d_range : (low, high) or None
         Range of d, the distance between the two means, which drives all correlations; None takes every draw.
     grid : path, optional
@@ -55,30 +57,36 @@ def synthetic(
     Returns
     -------
     Study
-        `correlations` per draw, `summary` over draws, the paper's row in `paper`.
+        `correlations` per draw, `summary` over draws, the paper's row in `paper`; `any_d`, the correlations of the
+        first seeds with no draw left out; `within`, those among scores of one kind alone.
     """
     count = check_natural("seeds", seeds, 1)
     table, timing = read_grid(grid), Timing()
     draws, skipped = _draws(table, count, d_range)
     same = {"study": "synthetic", "revision": _REVISION, "grid": {k: v for k, v in table.items() if k != "paper"}}
-    cells = [(seed, k) for seed in draws for k in range(len(table["training"]["hidden"]))]
+    first = list(range(count)) if skipped else []  # as the paper's law gives them
+    cells = [(seed, k) for seed in sorted({*draws, *first}) for k in range(len(table["training"]["hidden"]))]
     keys = {cell: cell_key(same | {"cell": cell}) for cell in cells}
     with timing.stage("training and scoring", progress, resumes=True) as tell, Store(out) as store:
         work = partial(run_cell, table)
         found = dict(run_cells(store, keys, work, _processes, cores() if jobs is None else jobs, tell))
-    models = [row for cell in cells for row in found[cell]]
+    every = [row for cell in cells for row in found[cell]]
+    models = [row for row in every if row["draw"] in draws]
     correlations, tests = correlate(models, draws)
-    d = {seed: draw_of(table, seed).d for seed in draws}
+    d, unselected = ({str(seed): draw_of(table, seed).d for seed in seeds} for seeds in (draws, first))
+    settings = {"grid": table, "draws": draws, "d": d, "d_range": d_range, "first_seeds": unselected}
     return SyntheticStudy(
         study="synthetic",
-        settings={"grid": table, "draws": draws, "d": {str(k): v for k, v in d.items()}, "d_range": d_range},
+        settings=settings,
         correlations=correlations,
         summary=summarise(correlations),
         tests=tests,
         models=models,
         paper=list(table.get("paper", [])),
-        notes=notes_of(models, tests, d, skipped, d_range),
+        notes=notes_of(models, tests, settings, skipped),
         timing=timing,
+        any_d=correlate(every, first)[0],
+        within=within_kinds(models, draws),
     ).published(out, progress)
 
 

@@ -44,7 +44,7 @@ class Scene:
         return (float(low[0]), float(high[0])), (float(low[1]), float(high[1]))
 
     def map(self, name: str) -> dict[str, Float]:
-        """π, φ or ϕ as few rectangles: a fine grid, its cells of one shade joined along each line."""
+        """π, ϕ or φ as few rectangles: a fine grid, its cells of one shade joined along each line."""
         a, b = (np.linspace(*ends, _SIDE + 1) for ends in self.limits)
         x = np.column_stack([axis.ravel() for axis in np.meshgrid((a[1:] + a[:-1]) / 2, (b[1:] + b[:-1]) / 2)])
         if name == "pi":
@@ -90,7 +90,7 @@ def _passed(draws: list[tuple[int, float]]) -> str:
 
 
 def risk_curves(scene: Scene) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Risk in {φ ≤ β} and misalignment in {ϕ ≤ β} against β: integrated over the law, and observed on the rows."""
+    """Error rate in {ϕ ≤ β} and share of misaligned rows in {φ ≤ β} against β: by the law, and observed."""
     data = scene.data
     spread = 6 * data.sigma
     ends = [np.linspace(data.means[:, k].min() - spread, data.means[:, k].max() + spread, _FINE) for k in (0, 1)]

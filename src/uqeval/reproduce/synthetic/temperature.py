@@ -18,9 +18,9 @@ from uqeval._check import Float, Int, Progress
 from uqeval._errors import InputError, collected
 from uqeval._result import Grid, number
 from uqeval.inputs.predictions import softmax
-from uqeval.reproduce.names import TITLES, Row
+from uqeval.reproduce.names import MAIN, TITLES, Row
 from uqeval.reproduce.packaged import read_table
-from uqeval.reproduce.page import Makers, Page
+from uqeval.reproduce.page import Makers, Page, setting
 from uqeval.reproduce.study import Publishable, Timing, check_natural
 from uqeval.reproduce.synthetic.figures import temperature_chart
 from uqeval.reproduce.synthetic.networks import GRID, Outputs, Plan, outputs
@@ -78,6 +78,9 @@ class Temperature(Publishable):
     def page(self) -> Page:
         """What its page says."""
         temperatures, (first, *rest) = self.settings["temperatures"], self.notes
+        # The layers of the networks as one item: 64-32.
+        shown = {k: v for k, v in self.settings.items() if k != "temperatures"} | {"hidden": [self.settings["hidden"]]}
+        constant = all(self.span("softmax", metric) == 0 for metric in MAIN)
         return Page(
             title="Temperature scaling and the ranking by uncertainty",
             lead=_WORDS["lead"],
@@ -85,10 +88,14 @@ class Temperature(Publishable):
                 ("temperatures", f"{len(temperatures)}, {min(temperatures):g} to {max(temperatures):g}"),
                 ("draw", str(self.settings["seed"])),
             ],
-            short=[("What reproduces", rest[:1]), ("What does not", rest[1:])],
+            short=[
+                ("What reproduces" if constant else "What does not", rest[:1]),
+                ("What rounding does", rest[1:2]),
+                ("Outside the paper's scope, which is one network and two classes", rest[2:]),
+            ],
             tables=[self.grid()],
             notes=[first],
-            settings=[(k.replace("_", " "), str(v)) for k, v in self.settings.items() if k != "temperatures"],
+            settings=[(k.replace("_", " "), setting(v)) for k, v in shown.items()],
             texts=_WORDS["figures"],
         )
 

@@ -1,4 +1,4 @@
-"""The figure of the theorems: how often the best score by Theorem 2.5 is not the best."""
+"""The figure of the theorems: how often the score of Theorem 2.5 is not the best beyond two classes."""
 
 from typing import Any
 
@@ -10,8 +10,8 @@ from uqeval.reproduce import panels as draw
 _KINDS = {"unrelated": "predictions unrelated to the truth", "noisy": "predictions near the truth"}
 
 
-def not_optimal(numbers: dict[str, Any], populations: int) -> theme.Figure:
-    """Share of random populations in which another ranking than that of ϕ has the highest UQ-C-index."""
+def not_optimal(numbers: dict[str, Any], best_of_two: int, populations: int) -> theme.Figure:
+    """Share of random populations in which another ranking than that of the misalignment has the highest UQ-C-index."""
     rows = []
     for name, share in numbers["not_optimal"].items():
         kind, _, classes = name.partition("_")
@@ -20,10 +20,10 @@ def not_optimal(numbers: dict[str, Any], populations: int) -> theme.Figure:
     base = draw.chart(rows).encode(
         x=alt.X("classes:O", title="classes", axis=alt.Axis(labelAngle=0)),
         xOffset=alt.XOffset("kind:N", sort=list(looks)),
-        y=alt.Y("share:Q", title="populations in which ϕ is not best", axis=alt.Axis(format="~%")),
+        y=alt.Y("share:Q", title="populations where it is not best", axis=alt.Axis(format="~%")),
         color=draw.by_name(alt.Color, "kind", looks, alt.Legend(title=None)),
     )
     text = base.mark_text(dy=-7, fontSize=10.5).encode(text="text:N")
     chart = draw.stack([[draw.panel(base.mark_bar(opacity=0.85), text, size=(380, 220))]])
-    words = f"{populations} random populations of four inputs each; two classes: never"
-    return draw.finish(chart, "The commitment ϕ against the Bayes label is not always the best score", [words])
+    words = f"{populations} random populations of four inputs each; two classes: in {populations - best_of_two}"
+    return draw.finish(chart, "How often the misalignment is not the best score by UQ-C-index", [words])

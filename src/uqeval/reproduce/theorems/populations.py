@@ -25,14 +25,14 @@ class Population(NamedTuple):
 
     @property
     def phi(self) -> Float:
-        """φ: the chance that the predicted class is wrong."""
+        """ϕ: the chance that the predicted class is wrong."""
         others = self.truth.copy()
         others[np.arange(len(others)), self.probs.argmax(axis=1)] = 0.0
         return others.sum(axis=1)
 
     @property
     def varphi(self) -> Float:
-        """ϕ: what the model gives to all but the Bayes class."""
+        """φ: what the model gives to all but the Bayes class."""
         others = self.probs.copy()
         others[np.arange(len(others)), self.truth.argmax(axis=1)] = 0.0
         return others.sum(axis=1)
@@ -137,7 +137,7 @@ def regret(population: Population, below: Float, best: Float, scores: NDArray[An
     """What the scores lose against `best`: E|ρ⁺ − ρ⁻|(discordant + tied/2) / (2·P(comparable))."""
     pairs = np.outer(population.mass, population.mass)
     decided = best[:, None] < best[None, :]
-    lost = np.where(decided, np.abs(below - below.T), 0.0)  # |φ − φ'| where `below` is `mistakes`
+    lost = np.where(decided, np.abs(below - below.T), 0.0)  # |ϕ − ϕ'| where `below` is `mistakes`
     # Each unordered pair once; the expectation over ordered pairs has it twice, which cancels the 2 below the line.
     return np.einsum("ij,...ij->...", pairs * lost, 1 - credits(scores)) / (pairs * below).sum()
 

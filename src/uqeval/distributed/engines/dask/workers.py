@@ -1,5 +1,6 @@
 """The worker processes of Dask: those of a client that is given, or of our own; and their errors in plain words."""
 
+import ast
 import logging
 import signal
 import sys
@@ -8,6 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager, suppress
 from multiprocessing import resource_tracker
+from pathlib import Path
 from typing import Any
 
 import dask
@@ -85,6 +87,11 @@ def connect(client: Any, own: ExitStack, memory: int, workers: int | None, spill
         raise InputError(
             f"`client` is a {type(client).__name__}. Pass a distributed.Client or the address of a scheduler."
         )
+    if not guarded():
+        raise InputError(
+            'engine="dask" starts processes, which run this script again from its first line: put its calls under '
+            '`if __name__ == "__main__":`. Or pass client=, or engine="local", which needs no processes.'
+        )
     count = min(max(1, workers or kernels.cores()), (memory - _OWN) // (_BASE + _LEAST))
     if count < 1:
         raise InputError(
@@ -120,6 +127,28 @@ def connect(client: Any, own: ExitStack, memory: int, workers: int | None, spill
     except RuntimeError as error:
         raise InputError(f"The worker processes of Dask do not start ({reason_of(error)}).") from error
     return own.enter_context(lib.Client(cluster, set_as_default=False))
+
+
+def guarded() -> bool:
+    """Whether processes that import the script, as those of Dask do, will not come by this call again."""
+    script = sys.modules.get("__main__")
+    path, frame = getattr(script, "__file__", None), sys._getframe()
+    if path is None:  # a prompt or a notebook, which nobody imports
+        return True
+    while frame.f_code.co_name != "<module>" or frame.f_globals is not vars(script):
+        if frame.f_back is None:  # called by a thread, or by what is no script
+            return True
+        frame = frame.f_back
+    try:
+        tree = ast.parse(Path(path).read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return True
+    return any(
+        isinstance(node, ast.If)
+        and node.lineno <= frame.f_lineno <= (node.end_lineno or 0)
+        and "__name__" in ast.unparse(node.test)
+        for node in ast.walk(tree)
+    )
 
 
 # ---- signals ----------------------------------------------------------------------------------------------------

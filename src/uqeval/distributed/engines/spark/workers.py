@@ -8,9 +8,11 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -26,6 +28,7 @@ from uqeval.distributed.engines.limits import temporary_folder
 from uqeval.distributed.engines.protocol import Cancelled
 
 _MIB = 1 << 20
+_PATIENCE = 5.0  # seconds for a master to answer
 _HINTS = {
     "No module named": "Install uqeval for the Python of every worker.",
     "exited unexpectedly": "A Python worker died, maybe for want of memory: give it more, or lower memory_limit.",
@@ -85,8 +88,66 @@ def _check_java() -> None:
         )
 
 
+def _check_master(master: str) -> None:
+    """Spark itself asks an address where nobody answers for a minute, and then says that it is stopped."""
+    kind, _, places = master.partition("://")
+    if kind != "spark":
+        return
+    problem: Exception | None = None
+    for place in places.split(","):  # one that stands by is enough
+        host, _, port = place.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE).close()
+            return
+        except (OSError, ValueError, OverflowError) as error:
+            problem = error
+    said = problem.strerror if isinstance(problem, OSError) and problem.strerror else "no host:port or no answer"
+    raise _no_master(master, said)
+
+
+def _no_master(master: str, said: str) -> InputError:
+    return InputError(
+        f"`client` is {master!r}, where no Spark master answers ({said}). Start one, or pass its address, as "
+        f'"spark://host:7077".'
+    )
+
+
+@contextmanager
+def _not_for_ever(master: str, gateway: Any, log: Path) -> Iterator[None]:
+    """Ends Java, which would go on for a minute, where what answers is no master."""
+    kind, _, places = master.partition("://")
+    if kind != "spark" or gateway is None:
+        yield
+        return
+    ready, why = threading.Event(), []
+
+    def watch() -> None:
+        until = time.monotonic() + 6 * _PATIENCE
+        while not ready.wait(0.2):
+            text = log.read_text(errors="replace")
+            refused = all(f"Failed to connect to master {place}" in text for place in places.split(","))
+            if refused or time.monotonic() > until:
+                why.append("what answers there is no Spark master" if refused else "no word from it")
+                gateway.proc.kill()
+                return
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    except Exception:
+        if why:
+            raise _no_master(master, why[0]) from None
+        raise
+    finally:
+        ready.set()
+        watcher.join()
+
+
 def start_session(own: ExitStack, master: str | None, memory: int, spill: str | None, light: bool = True) -> Any:
     """A session of our own; `own` ends it with its Java process and its files. `light`: Java reads no rows itself."""
+    if master is not None:
+        _check_master(master)
     _check_java()
     # The second number is the attempts of a task; "local[2]" alone gives up at the first failure.
     master = master or f"local[{kernels.cores()},4]"
@@ -101,8 +162,12 @@ def start_session(own: ExitStack, master: str | None, memory: int, spill: str | 
             with open(folder / "spark.log", "wb") as log:
                 gateway = launch_gateway(conf, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
             own.callback(_end, gateway)
-        session = SparkSession(SparkContext(conf=conf, gateway=gateway))
+        with _not_for_ever(master, gateway, folder / "spark.log"):
+            session = SparkSession(SparkContext(conf=conf, gateway=gateway))
         own.callback(session.stop)
+    except InputError:
+        own.close()
+        raise
     except BaseException as error:
         said = _last_error(folder / "spark.log") or reason_of(error)
         own.close()

@@ -14,6 +14,7 @@ from typing import Any
 
 from uqeval._errors import InputError, MissingExtra
 from uqeval.reproduce.logits.file import hash_file
+from uqeval.reproduce.models.stack import broken, unusable
 from uqeval.reproduce.models.text.models import TextModel, folder_of
 from uqeval.reproduce.models.text.scorers import Embedding, Entailment, Function, Likelihood, Scorer
 
@@ -76,8 +77,8 @@ def _pair(model: TextModel, loader: str, download: bool) -> tuple[Any, Any]:
         return network, tokenizer
     try:
         import transformers  # an extra
-    except ImportError:
-        raise MissingExtra(f"the model {model.name}", "transformers", "text") from None
+    except Exception as error:  # it may load torchvision
+        raise unusable(f"the model {model.name}", "transformers", "text", error) from None
     tokenizer = _fetched(transformers.AutoTokenizer.from_pretrained, model, download)
     options = {"use_safetensors": True, "output_loading_info": True}
     network, read = _fetched(getattr(transformers, loader).from_pretrained, model, download, **options)
@@ -163,7 +164,11 @@ def _plain_mean(folder: Path | None) -> bool:
 def _has_sentence_transformers() -> bool:
     try:
         import sentence_transformers  # noqa: F401 (an extra)
-    except ImportError:
+    except Exception as error:  # it may load torchvision
+        if (why := broken(error)) is not None:
+            raise why from None
+        if not isinstance(error, ImportError):
+            raise
         return False
     return True
 
@@ -181,6 +186,8 @@ def _fetched(loader: Callable[..., Any], model: TextModel, download: bool, **opt
                 )
         except Exception as error:  # each reader of files raises its own
             cause = error
+            if (why := broken(error)) is not None:  # other files would not help
+                raise why from None
     reason = str(cause).strip().split("\n")[0]
     where = "" if folder is not None else f" Looked in the cache {_cache()}{' and on the network' if download else ''}."
     unreached = (

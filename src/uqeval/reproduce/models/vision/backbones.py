@@ -1,8 +1,8 @@
 """Image networks by name: where they come from and how their images are prepared.
 
-A backbone is one of the paper's 77 torchvision names, ``timm:NAME``, ``efficientnet-lite0`` to ``-lite2``,
-``package.module:function`` (anything that returns a `torch.nn.Module`), or a module itself. Weights are only ever read
-as tensors (``weights_only=True``): nothing in a file of weights is run.
+A backbone is one of the paper's 77 torchvision names (with ``@WEIGHTS`` for a given set of weights), ``timm:NAME``,
+``efficientnet-lite0`` to ``-lite2``, ``package.module:function`` (anything that returns a `torch.nn.Module`), or a
+module itself. Weights are only ever read as tensors (``weights_only=True``): nothing in a file of weights is run.
 """
 
 import contextlib
@@ -24,10 +24,15 @@ from torch import Tensor, nn
 
 from uqeval._errors import InputError, MissingExtra
 from uqeval.reproduce.logits.writer import Making, check_once
+from uqeval.reproduce.models.stack import unusable
 from uqeval.reproduce.models.vision import efficientnet_lite
 from uqeval.reproduce.packaged import read_table
 
-PAPER_BACKBONES = tuple(read_table("models/vision/models.toml")["paper"].split())
+_LISTS = read_table("models/vision/models.toml")
+PAPER_BACKBONES = tuple(_LISTS["paper"].split())
+_SETS = {name: kinds for kinds, names in _LISTS["weights"].items() for name in names.split()}
+# 111: of the listed networks, every set of weights that has a classifier, and so a last layer to probe.
+PAPER_WEIGHTS = tuple(f"{name}@{kind}" for name in PAPER_BACKBONES for kind in _SETS.get(name, "IMAGENET1K_V1").split())
 _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's pixels
 _SUFFIXES = (".pth", ".pt")
 
@@ -118,9 +123,10 @@ def backbone_names(wanted: str | nn.Module | Backbone | Iterable[Any]) -> list[A
     Parameters
     ----------
     wanted : str, module or list
-        "paper": the 77 names of the paper, each with torchvision's default weights. "all": every classifier of
-        torchvision with every set of weights it is published with (115 in torchvision 0.28; the paper speaks of 116
-        models). Else names, separated by commas or in a list.
+        "paper": the 77 networks that the paper lists, with every usable set of weights that torchvision has of each:
+        111, the number that its intervals on CIFAR10-H imply (its text says 116). "listed": the 77 names, each with
+        torchvision's default weights. "all": every classifier of torchvision with every set of weights it is published
+        with (115 in torchvision 0.28). Else names, separated by commas or in a list.
 
     Returns
     -------
@@ -129,12 +135,14 @@ def backbone_names(wanted: str | nn.Module | Backbone | Iterable[Any]) -> list[A
 
     Examples
     --------
-    >>> len(backbone_names("paper"))
-    77
+    >>> len(backbone_names("paper")), len(backbone_names("listed"))
+    (111, 77)
     >>> backbone_names("resnet18, timm:vit_tiny_patch16_224")
     ['resnet18', 'timm:vit_tiny_patch16_224']
     """
     if wanted == "paper":
+        return list(PAPER_WEIGHTS)
+    if wanted == "listed":
         return list(PAPER_BACKBONES)
     if wanted == "all":
         models = torchvision_models()
@@ -147,7 +155,7 @@ def backbone_names(wanted: str | nn.Module | Backbone | Iterable[Any]) -> list[A
     else:
         names = list(wanted)
     if not names:
-        raise InputError('`backbones` is empty. Pass names, "paper" or "all".')
+        raise InputError('`backbones` is empty. Pass names, "paper", "listed" or "all".')
     return names
 
 
@@ -241,8 +249,8 @@ def torchvision_models(what: str = "A backbone") -> Any:
     """The models of torchvision, or an error that says for what they are needed."""
     try:
         from torchvision import models  # an extra
-    except ModuleNotFoundError:
-        raise MissingExtra(f"{what} of torchvision", "torchvision", "vision") from None
+    except Exception as error:  # one that was built for another torch fails in ways of its own
+        raise unusable(f"{what} of torchvision", "torchvision", "vision", error) from None
     return models
 
 
@@ -324,8 +332,8 @@ def _from_timm(wanted: str, weights: str | Path | None, folder: Path | None) -> 
     try:
         import timm  # an extra
         import timm.data
-    except ModuleNotFoundError as error:
-        raise MissingExtra("A backbone of timm", str(error.name), "vision") from None
+    except Exception as error:  # it loads torchvision
+        raise unusable("A backbone of timm", "timm", "vision", error) from None
     if not timm.is_model(name):
         raise InputError(f"{wanted!r}: timm {timm.__version__} has no model {name!r}. See timm.list_models().")
 

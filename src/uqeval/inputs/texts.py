@@ -1,0 +1,134 @@
+"""CSV and JSON lines: which columns there are, and reading those that are needed. pyarrow is imported on use."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import json
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from uqeval._errors import InputError, reason_of
+from uqeval.inputs.columns import Columns, listed, repeated
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_BLOCK = 1 << 24  # bytes; a row longer than Arrow's block (1 MiB by default) cannot be read
+
+
+class Opened(NamedTuple):
+    """Columns of a file, how to read some of them (texts as they are), and its rows where it says how many."""
+
+    names: list[str]
+    read: Callable[[list[str], list[str]], pa.Table]
+    rows: int | None = None
+    column: Callable[[str], pa.ChunkedArray] | None = None  # a single one, where that is as fast; by any thread
+
+
+def open_csv(name: str, options: Columns, delimiter: str = ",") -> Opened:
+    import pyarrow as pa
+    from pyarrow import csv as arrow_csv
+
+    encoding, delimiter = _known_encoding(options.encoding), _one_character("sep", options.sep) or delimiter
+    letters = "utf-8-sig" if encoding == "utf-8" else encoding
+    with pa.input_stream(name, compression="detect") as raw, io.TextIOWrapper(raw, letters, newline="") as text:
+        names = next((row for row in csv.reader(text, delimiter=delimiter) if row), [])
+    if not names:
+        raise InputError("holds no header line. The first line names the columns.")
+    if len(names) == 1 and (other := next((sep for sep in ";\t|," if sep in names[0]), None)) is not None:
+        shown = "\\t" if other == "\t" else other
+        raise InputError(
+            f'the header is a single column, "{names[0][:60]}". It looks separated by "{shown}": pass sep="{shown}" '
+            f'(--sep "{shown}").'
+        )
+
+    def read(columns: list[str], texts: list[str]) -> pa.Table:
+        kinds = dict.fromkeys(texts, pa.string())
+        point = _one_character("decimal", options.decimal) or "."
+        convert = arrow_csv.ConvertOptions(include_columns=columns, column_types=kinds, decimal_point=point)
+        parse = arrow_csv.ParseOptions(delimiter=delimiter)
+        how = arrow_csv.ReadOptions(encoding=encoding)
+        try:
+            return arrow_csv.read_csv(name, read_options=how, parse_options=parse, convert_options=convert)
+        except pa.ArrowInvalid:
+            # Slower, but quoted texts may hold line breaks and rows may be long.
+            parse = arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+            how = arrow_csv.ReadOptions(block_size=_BLOCK, encoding=encoding)
+            return arrow_csv.read_csv(name, read_options=how, parse_options=parse, convert_options=convert)
+
+    return Opened(names, read)
+
+
+def _one_character(name: str, text: str | None) -> str | None:
+    if text in ("\\t", "tab"):
+        return "\t"
+    if text is not None and (len(text) != 1 or not text.isascii()):
+        raise InputError(f'`{name}` (--{name}) must be a single character, as ";"; it is {text!r}.')
+    return text
+
+
+def _known_encoding(name: str | None) -> str:
+    try:
+        return codecs.lookup(name or "utf-8").name
+    except LookupError:
+        raise InputError(
+            f"`encoding` (--encoding) is {name!r}, which is not known. Usual ones are utf-8, latin-1, cp1252, utf-16."
+        ) from None
+
+
+def open_json(name: str, options: Columns) -> Opened:
+    import pyarrow as pa
+    from pyarrow import json as arrow_json
+
+    next(_json_rows(name), None)  # says which names are repeated, where Arrow would take the last
+    # Keys may come late, so that only the whole file tells the columns.
+    try:
+        table = arrow_json.read_json(name, read_options=arrow_json.ReadOptions(block_size=_BLOCK))
+    except pa.ArrowInvalid:  # a column of several types, which may not be needed; or lines that are no JSON
+        return Opened(list(dict.fromkeys(key for row in _json_rows(name) for key in row)), partial(_read_json, name))
+    return Opened(list(table.column_names), lambda columns, texts: table.select(columns), len(table))
+
+
+def _json_rows(name: str) -> Iterator[dict[str, Any]]:
+    import pyarrow as pa
+
+    with pa.input_stream(name, compression="detect") as raw, io.TextIOWrapper(raw, "utf-8-sig") as text:
+        for number, line in enumerate(text, 1):
+            if line.strip():
+                try:
+                    row = json.loads(line, object_pairs_hook=_record)
+                except json.JSONDecodeError as error:
+                    raise InputError(f"cannot be read: line {number} is not JSON ({reason_of(error)}).") from None
+                if not isinstance(row, dict):
+                    raise InputError(f'cannot be read: line {number} is no record, as {{"label": 0, "prob": 0.3}}.')
+                yield row
+
+
+def _record(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if twice := repeated(key for key, _ in pairs):
+        raise InputError(f"Duplicated column names: {listed(map(repr, twice))}. Rename or drop one of each.")
+    return dict(pairs)
+
+
+def _read_json(name: str, columns: list[str], texts: list[str]) -> pa.Table:
+    """Row by row: slower, and nothing is looked at but what is needed."""
+    import pyarrow as pa
+
+    values: dict[str, list[Any]] = {column: [] for column in columns}
+    for row in _json_rows(name):
+        for column, taken in values.items():
+            taken.append(row.get(column))
+    found = {}
+    for column, own in values.items():
+        try:
+            found[column] = pa.array(own)
+        except (pa.ArrowInvalid, pa.ArrowTypeError):
+            first = next(value for value in own if value is not None)
+            place = next(k for k, value in enumerate(own) if value is not None and type(value) is not type(first))
+            raise InputError(
+                f"Column `{column}` mixes types: {first!r} first, then {own[place]!r} in row {place}. Give it one type."
+            ) from None
+    return pa.table(found)
