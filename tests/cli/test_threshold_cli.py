@@ -560,13 +560,21 @@ def test_of_one_target_none_other_can_be_picked(promise, fresh):
     assert "holds no threshold for --max-risk 0.1" in fail_check(promise, fresh, "--max-risk", "0.1")
 
 
-def test_a_threshold_that_accepts_nothing_says_so(plain, tmp_path, fresh):
+def test_a_threshold_that_accepts_nothing_cannot_be_checked(plain, tmp_path, fresh):
     target = tmp_path / "none.json"
     assert call(plain, "--max-risk", "0.0001", "--json", target).code == 1
-    out = succeed_check(target, fresh)
+    code, out, err = check(target, fresh)
+    assert (code, err) == (3, "")
+    assert "Nothing to tell yet: 0 of 1,200 rows accepted" in out
     assert "this batch: 0 of 1,200 rows accepted\n" in out
     assert "! The threshold accepts nothing" in out
     assert checked(target, fresh)[1]["batch"]["risk"] is None
+
+
+def test_a_check_takes_one_score_and_never_the_last_of_two(promise, fresh):
+    for scores in (["--score", "entropy", "--score", "margin"], ["--score", "entropy,margin"]):
+        assert "--score takes one score" in fail_check(promise, fresh, *scores)
+    assert checked(promise, fresh, "--scores", "mine")[0] == 0
 
 
 def test_clusters_are_needed_where_the_threshold_has_them(file, tmp_path):

@@ -103,6 +103,18 @@ def test_one_versus_rest_equals_the_library_function(folder, reference):
             assert row[f"{metric}_ovr"] == pytest.approx(expected, abs=1e-12)
 
 
+def test_top_label_c_index_and_its_best_order_are_their_definitions(folder, reference):
+    for found in find_predictions(folder):
+        vectors = read_rows(found, reference, None, scores_of(found.kind))
+        disagree = 1 + vectors.phi  # the share of people who disagree: `phi` is minus the share who agree
+        best = vectors.confidence * np.sign(disagree - 0.5)
+        for row in judge(found, vectors, K):
+            s = vectors.scores[row["score"]]
+            expected = metrics.top_label_c_index(s, vectors.confidence, vectors.error)
+            assert row["top_label_c_index"] == pytest.approx(expected, abs=1e-12)
+            assert row["kendall_top_label"] == pytest.approx(metrics.kendall_tau(s, best), abs=1e-12)
+
+
 def test_numbers_do_not_depend_on_the_size_of_the_pieces(folder, reference, monkeypatch):
     found = [p for p in find_predictions(folder) if p.name in ("resnet50-f", "ensemble", "dropout")]
     whole = [judge(p, read_rows(p, reference, None, scores_of(p.kind)), K) for p in found]
@@ -148,7 +160,7 @@ def test_study_keeps_its_stable_shape_and_writes_whole_files(folder, reference, 
     for key in ("model", "family", "accuracy", "score", "uq_auc", "uq_c_index", "kendall_phi", "kendall_varphi"):
         assert key in data["models"][0]
     assert set(data["tables"]) == {
-        *("by_score", "floors", "families", "one_vs_rest", "accuracy_fixed", "comparisons", "questions")
+        *("by_score", "floors", "families", "one_vs_rest", "accuracy_fixed", "comparisons", "questions", "top_label")
     }
     assert (tmp_path / "out" / "models.csv").read_text().count("\n") == 1 + len(study.models)
     assert "UQ-AUC, paper (116 models)" in (tmp_path / "out" / "table.md").read_text()

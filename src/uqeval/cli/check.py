@@ -32,7 +32,10 @@ def check(
     state: Annotated[
         str | None, o.option("Remembers the looks so far: read if it is there, then written.", metavar="FILE")
     ] = None,
-    score: Annotated[str | None, o.option("Score to use; that of the threshold by default.", metavar="NAME")] = None,
+    score: Annotated[
+        list[str] | None,
+        o.option("Score to use; that of the threshold by default.", "--score", "--scores", metavar="NAME"),
+    ] = None,
     max_risk: Annotated[float | None, o.option("Which threshold, where the file holds several.")] = None,
     cluster: o.Cluster = None,
     largest_cluster: Annotated[
@@ -55,7 +58,7 @@ def check(
     """Whether the promised risk still holds on new labelled rows, asked as often as you like.
 
     With --state, give each row once, in the order of time: small looks notice a change soonest. The same rows twice are
-    refused; others who use the state wait. Leaves with 1 where the promise does not hold.
+    refused; others who use the state wait. Leaves with 1 where the promise does not hold, with 3 where no row counted yet.
 
     Example:  uqeval check threshold.json monday.parquet --state monitor.json
     """
@@ -73,7 +76,7 @@ def check(
         if found.weights is not None:
             raise InputError("The file has a column of weights, but the test is for unweighted rows. Leave it out.")
         target = _target(threshold, promise, found, tie)
-        name = _name(threshold, promise, score, found)
+        name = _name(threshold, promise, _only(score), found)
         values = uqeval.scores.compute(name, found)
         with nullcontext() if state is None else locked(state, "--state", _waiting(quiet)):
             previous = None if state is None else _previous(state)
@@ -105,6 +108,16 @@ def check(
         print_check(promise, result, notes)
     if not result.holds:
         raise typer.Exit(1)
+    if not result.units:
+        raise typer.Exit(3)
+
+
+def _only(scores: list[str] | None) -> str | None:
+    """The score asked for: a threshold is one value of one score."""
+    names = o.listed(scores)
+    if names is not None and len(names) != 1:
+        raise InputError(f"--score takes one score, that of the threshold; it is {','.join(scores or ())!r}.")
+    return None if names is None else names[0]
 
 
 def _waiting(quiet: bool) -> Callable[[str], None]:
@@ -207,7 +220,8 @@ def print_check(
     from uqeval._result import number  # NumPy, which --help need not wait for
 
     out, batch = console or stdout(), result.batch
-    out.print(Text(str(result), style="green" if result.holds else "bold red"))
+    style = "bold red" if not result.holds else "green" if result.units else "bold yellow"
+    out.print(Text(str(result), style=style))
     counted = batch.n if promise.joint else batch.n_accepted
     low, high = batch.risk_interval
     line = f"look {result.looks}, this batch: {batch.n_accepted:,} of {batch.n:,} rows accepted"

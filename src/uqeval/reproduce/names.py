@@ -13,6 +13,8 @@ SYMBOLS = {truth: f"κ(s; {sign})" for truth, sign in SIGNS.items()}
 MEANINGS = dict(zip(TRUTHS, ("error probability", "misalignment"), strict=True))
 TITLES = dict(zip(METRICS, ("UQ-AUC", "UQ-C-index", "AURC", "AUGRC", "ECE", "Brier", "NLL"), strict=True))
 TITLES |= {truth: f"{SYMBOLS[truth]} ({MEANINGS[truth]})" for truth in TRUTHS}
+# Beyond the paper: a C-index with a best order for any number of classes, and that order.
+TOP_LABEL = {"top_label_c_index": "top-label C-index", "kendall_top_label": "its best order, κ(s; c·sgn(ϕ − ½))"}
 # Scores of one kind order inputs much alike; among them a high correlation is harder to have than with bad ones beside.
 _KINDS = {
     "entropy": ("entropy", "total_entropy", "aleatoric_entropy"),

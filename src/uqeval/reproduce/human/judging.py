@@ -84,6 +84,7 @@ class Rows:
     predicted: Int
     error: Bit
     gap: Float
+    own: Float  # the gap that the prediction would have as the label: low where the model is sure
     phi: Float
     varphi: Float
     confidence: Float
@@ -134,7 +135,10 @@ def read_rows(
             best = truth.bayes_labels(soft)
             # The gap to the label and that to the answer of most people, both so that a sure model does not tie rows.
             of, values = (_own_and_rest, p) if several else (_gap_of_logits, z)
-            gap, other = of(values, y), best != y
+            gap, other, wrong = of(values, y), best != y, predicted != y
+            own = gap.copy()
+            if wrong.any():
+                own[wrong] = of(values[wrong], predicted[wrong])
             varphi = gap.copy()
             if other.any():  # few rows, and the gap of many classes takes a sort
                 varphi[other] = of(values[other], best[other])
@@ -146,6 +150,7 @@ def read_rows(
                 "phi": -soft[at, predicted],  # minus the probability ranks as one minus it does, and does not round
                 "brier": brier_rows(p, y),
                 "gap": gap,
+                "own": own,
                 "varphi": varphi,
                 "log_loss": log_loss_rows(p, y) if several else gap,  # the log-loss itself, without underflow
             }
@@ -161,7 +166,7 @@ def read_rows(
         whole = {name: np.concatenate(found) for name, found in parts.items()}
         if several:  # from the whole, because rows that round to a gap of 0 are told apart by their rank
             zeros = np.zeros(len(whole["labels"]), dtype=np.int64)
-            whole |= {name: truth.rank_loss(whole[name], zeros) for name in ("gap", "varphi")}
+            whole |= {name: truth.rank_loss(whole[name], zeros) for name in ("gap", "own", "varphi")}
     return Rows(
         **whole,
         error=(whole["predicted"] != whole["labels"]).view(np.uint8),
@@ -186,7 +191,7 @@ def _own_and_rest(p: Float, label: Int) -> Float:
 
 
 def judge(prediction: Prediction, rows: Rows, classes: int) -> list[dict[str, Any]]:
-    """A row per score: every metric, both Kendall correlations (tau-b), and one-versus-rest."""
+    """A row per score: every metric, both Kendall correlations (tau-b), one-versus-rest and the top-label C-index."""
     if not rows.scores:
         return []
     right = 1.0 - rows.error
@@ -199,6 +204,7 @@ def judge(prediction: Prediction, rows: Rows, classes: int) -> list[dict[str, An
         "log_loss": weighted_mean(rows.log_loss, None),
     }
     found = []
+    signed, best = top_label(rows)
     with collected():
         for (name, s), c_index in zip(rows.scores.items(), _ovr_concordance(rows, classes), strict=True):
             row = {"model": prediction.name, "family": prediction.family, "kind": prediction.kind, "score": name}
@@ -207,10 +213,23 @@ def judge(prediction: Prediction, rows: Rows, classes: int) -> list[dict[str, An
                 "somers_varphi": metrics.somers_d(s, rows.varphi),
                 "uq_auc_ovr": _ovr_auc(s, rows, classes) if classes > 2 else math.nan,
                 "uq_c_index_ovr": c_index,
+                "top_label_c_index": metrics.uq_c_index(s, signed) if classes > 2 else math.nan,
+                "kendall_top_label": metrics.kendall_tau(s, best) if classes > 2 else math.nan,
             }
             metrics_of = judge_score(s, rows.error, rows.gap, rows.phi, rows.varphi)
             found.append(stored(row | {"draw": None} | metrics_of | more | shared))
     return found
+
+
+def top_label(rows: Rows) -> tuple[Float, Float]:
+    """What the top-label C-index ranks, and the order that is best for it: confidences as ranks, which do not round.
+
+    The first is minus the confidence of right predictions and that of wrong ones; the second the same, by whether most
+    people contradict the prediction (0 where half of them do).
+    """
+    levels, level = np.unique(rows.own, return_inverse=True)
+    sure = (len(levels) - level).astype(np.float64)
+    return np.where(rows.error == 1, sure, -sure), sure * np.sign(rows.phi + 0.5)
 
 
 def _ovr_auc(score: Float, rows: Rows, classes: int) -> float:

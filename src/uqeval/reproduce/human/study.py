@@ -11,7 +11,7 @@ from uqeval.pages.words import plural
 from uqeval.reproduce.human import figures
 from uqeval.reproduce.human.tables import FLOORS, main_rows, several_label
 from uqeval.reproduce.human.verdicts import WORDS, captions, drivers, shown_p, verdicts
-from uqeval.reproduce.names import COLUMNS, FOUR, HEADS, MAIN, TITLES, TRUTHS, Row
+from uqeval.reproduce.names import COLUMNS, FOUR, HEADS, MAIN, MEANINGS, TITLES, TOP_LABEL, TRUTHS, Row
 from uqeval.reproduce.page import Makers, Page, setting
 from uqeval.reproduce.study import Study, csv_text, percent_cell, pick
 
@@ -130,6 +130,7 @@ def _tables(study: RealStudy) -> list[Grid]:
     }
     return [
         *(_wide(caption, *table) for caption, table in wide.items()),
+        _top_label(more["top_label"]),
         _grid("Comparisons on the same rows", more["comparisons"], compared, WORDS["together"]),
         *_models(study),
     ]
@@ -144,6 +145,18 @@ def _wide(caption: str, corner: str, rows: list[Row], label: Column) -> Grid:
         [name, str(part[0]["n"]), *(percent_cell(pick(part, *pair)) for pair in FOUR)] for name, part in parts.items()
     ]
     return Grid([corner, "n", *HEADS], lines, caption)
+
+
+def _top_label(rows: list[Row]) -> Grid:
+    """A line for each metric, a column for each order that a score may follow."""
+    metric, truth = TOP_LABEL
+    names = TITLES | TOP_LABEL
+    lines = [
+        [names[m], str(rows[0]["n"]), *(percent_cell(pick(rows, m, t)) for t in (*TRUTHS, truth))]
+        for m in ((*MAIN, metric) if rows else ())
+    ]
+    caption, notes = WORDS["top_label"]
+    return Grid(["metric", "n", *(MEANINGS[t] for t in TRUTHS), names[truth]], lines, caption, notes)
 
 
 def _models(study: RealStudy) -> list[Grid]:

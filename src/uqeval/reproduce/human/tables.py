@@ -11,7 +11,7 @@ from uqeval.distributed.compare import compare
 from uqeval.inputs import Predictions
 from uqeval.reproduce.human.judging import FIRST_ORDER, Reference, read_rows
 from uqeval.reproduce.logits.file import Prediction
-from uqeval.reproduce.names import FOUR, MAIN, TITLES, TRUTHS, Row
+from uqeval.reproduce.names import FOUR, MAIN, TITLES, TOP_LABEL, TRUTHS, Row
 from uqeval.reproduce.study import FEWEST, columns, fisher, partial, williams
 
 FLOORS = (0.5, 0.7)  # accuracies above which the table shows the correlations again
@@ -70,6 +70,7 @@ def more(models: Sequence[Row], main: Sequence[Row], floor: float, level: float)
         "floors": floors(main, level),
         "families": families(main, level),
         "one_vs_rest": one_vs_rest(main, level),
+        "top_label": top_label(main, level),
         "accuracy_fixed": accuracy_fixed(main, level),
         "questions": questions(main, level) + (questions(main, level, OVR) if known_rows(main, OVR) else []),
     }
@@ -117,6 +118,19 @@ def families(rows: Sequence[Row], level: float) -> list[Row]:
 def one_vs_rest(rows: Sequence[Row], level: float) -> list[Row]:
     """The four correlations with both metrics one versus rest, averaged over classes."""
     return _four(rows, level, OVR) if known_rows(rows, OVR) else []
+
+
+def top_label(rows: Sequence[Row], level: float) -> list[Row]:
+    """Both metrics and the top-label C-index with both truths and with its best order; none for two classes."""
+    metric, truth = TOP_LABEL
+    rows = [row for row in known_rows(rows) if all(row[key] is not None for key in TOP_LABEL)]
+    if len(rows) < FEWEST:
+        return []
+    return [
+        {"metric": m, "truth": t} | fisher(*columns(rows, m, t), level=level)
+        for m in (*MAIN, metric)
+        for t in (*TRUTHS, truth)
+    ]
 
 
 def accuracy_fixed(rows: Sequence[Row], level: float) -> list[Row]:
