@@ -10,7 +10,7 @@ from uqeval.cli.compare import print_comparison
 from uqeval.cli.output import check_outputs, print_evaluation, stdout, write_json
 from uqeval.cli.pages import check_pdf, write_pages
 
-_METRICS = ["uq_auc", "uq_c_index", "aurc", "accuracy", "ece", "brier"]
+_METRICS = ["uq_auc", "uq_c_index", "top_label_c_index", "aurc", "accuracy", "ece", "brier"]
 _COMPARED = ["entropy", "gap_to_certain", "mutual_information", "vote_entropy"]
 
 
