@@ -58,7 +58,8 @@ def check(
     """Whether the promised risk still holds on new labelled rows, asked as often as you like.
 
     With --state, give each row once, in the order of time: small looks notice a change soonest. The same rows twice are
-    refused; others who use the state wait. Leaves with 1 where the promise does not hold, with 3 where no row counted yet.
+    refused; others who use the state wait. Leaves with 1 where the promise does not hold, with 3 where no row counted
+    yet.
 
     Example:  uqeval check threshold.json monday.parquet --state monitor.json
     """

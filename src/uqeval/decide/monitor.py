@@ -143,7 +143,8 @@ class Check(Stored):
             f"(promised ≤ {self.max_risk:g}), {'e-value' if self.run_length is None else 'evidence'} {self.e_value:.3g}"
         )
         if not self.units:
-            return f"Nothing to tell yet: {self.n_accepted:,} of {self.n:,} rows accepted (promised ≤ {self.max_risk:g})."
+            accepted = f"{self.n_accepted:,} of {self.n:,} rows accepted"
+            return f"Nothing to tell yet: {accepted} (promised ≤ {self.max_risk:g})."
         if self.holds:
             return f"Nothing speaks against the promise: {seen} (alarm at {1 / (1 - self.level):.4g})."
         sure = f"{100 * self.level:.6g}% confidence"
