@@ -53,6 +53,7 @@ class Design:
     largest: int | None = None  # rows of a cluster, never more
     # The error rate of one random row of each cluster, where it is not that of all rows.
     rate_by_cluster: Callable[[float], float] = lambda rate: rate
+    alike: bool = True  # clusters that a sample does not hold are like those that it holds
 
 
 def _plain(population: Population, n: int, rng: np.random.Generator) -> Rows:
@@ -109,6 +110,10 @@ def _lognormal(n: int, rng: np.random.Generator) -> Float:
 def _pareto(n: int, rng: np.random.Generator) -> Float:
     """P(W > w) = w^(−1.2), capped at 20."""
     return np.minimum(rng.random(n) ** (-1 / 1.2), 20.0)
+
+
+def _eightfold(n: int, rng: np.random.Generator) -> Float:
+    return np.where(rng.random(n) < 0.1, 8.0, 1.0)
 
 
 # ---- clusters ---------------------------------------------------------------------------------------------------
@@ -230,6 +235,7 @@ DESIGNS = {
             _informative,
             INFORMATIVE_MOST,
             lambda rate: _mixture(rate)[2],
+            alike=False,
         ),
         Design(
             "weighted clusters",
@@ -245,6 +251,7 @@ DESIGNS = {
             _all_wrong,
             _TWENTY,
             _all_wrong_share,
+            alike=False,
         ),
         # confirming
         Design(
@@ -285,5 +292,6 @@ DESIGNS = {
             "poisson clusters, and two that hold an eighth of all rows each",
             _clustered(_two_large),
         ),
+        Design("two weights", "weights", "one row in ten weighs 8, the others 1", _times(_eightfold)),
     )
 }

@@ -48,7 +48,15 @@ AGAIN = Kept(
     "2026-11-18", ("laplace", "unequal normal"), (*CONFIRMING.designs, "geometric clusters", "two large clusters")
 )
 THIRD = Kept("2026-11-18", ("weibull", "contaminated normal"), AGAIN.designs)
-SEEN = {"ood": (AGAIN,), "groups": (AGAIN,), "compare": (AGAIN, THIRD), "ranking": (THIRD,)}  # the last one confirms
+FOURTH = Kept("2026-11-19", ("gumbel", "confident errors"), (*AGAIN.designs, "two weights"))
+# The last one confirms.
+SEEN = {
+    "ood": (AGAIN,),
+    "groups": (AGAIN,),
+    "compare": (AGAIN, THIRD, FOURTH),
+    "ranking": (THIRD, FOURTH),
+    "calibration": (FOURTH,),
+}
 KEPT = ("tuning", "confirming")
 
 

@@ -25,6 +25,7 @@ from scipy.special import (
     gammainc,
     gammaincinv,
     gammaln,
+    log_ndtr,
     ndtr,
     ndtri,
     stdtr,
@@ -439,6 +440,29 @@ def _contaminated(acc: float, auc: float, temper: float) -> Smooth:
     return Smooth(acc, (_normal(0.0, rho, 0.9), wide(0.0)), (_normal(shift, rho, 0.9), wide(shift)), temper)
 
 
+def _gumbel(acc: float, auc: float, temper: float) -> Smooth:
+    """Largest of many, shifted: the difference of two is logistic."""
+    shift = math.log(auc / (1 - auc))
+
+    def part(shift: float) -> Part:
+        def log_density(s: Float) -> Float:
+            return shift - s - np.exp(np.minimum(shift - s, 700.0))
+
+        def below(s: Float) -> Float:
+            return np.exp(-np.exp(np.minimum(shift - s, 700.0)))
+
+        return Part(1.0, lambda z: shift - np.log(-log_ndtr(z)), below, log_density, _rho(auc))
+
+    return Smooth(acc, (part(0.0),), (part(shift),), temper)
+
+
+def _confident_errors(acc: float, auc: float, temper: float) -> Smooth:
+    """Binormal, but a part of the wrong rows, 15% at most, is as sure as right ones."""
+    g, rho = min(0.15, 1 - auc), _rho(auc)
+    shift = _shift((auc - g / 2) / (1 - g))
+    return Smooth(acc, (_normal(0.0, rho),), (_normal(shift, rho, 1 - g), _normal(0.0, rho, g)), temper)
+
+
 def _tabulated(quantile: Of) -> Of:
     """A slow quantile function, linear between places a thousandth of a normal's deviation apart: costs about 10⁻⁷."""
     places = np.linspace(-8.0, 8.0, 16_001)
@@ -476,6 +500,8 @@ SMOOTH: dict[str, Callable[[float, float, float], Smooth]] = {
     "unequal normal": _unequal,
     "weibull": _weibull,
     "contaminated normal": _contaminated,
+    "gumbel": _gumbel,
+    "confident errors": _confident_errors,
 }
 # Confidences are calibrated at every second AUC of the grid, and overconfident at the others.
 OVERCONFIDENT = 1.25

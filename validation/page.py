@@ -19,7 +19,7 @@ from uqeval.reproduce.panels import chart, finish
 from uqeval.reproduce.study import Publishable, Timing
 from validation.designs import DESIGNS
 from validation.grid import CONFIRMING, KEPT, SEEN, TUNING, kept_of
-from validation.promises import PROMISES
+from validation.promises import PROMISES, UNDECLARED
 from validation.run import to_text
 
 Row = dict[str, Any]
@@ -70,7 +70,7 @@ class Judged:
 
 def judged(rows: Iterable[Row], kept: str | None = None, *, given: bool = False) -> list[Judged]:
     """Promised outputs with enough answers, the worst first."""
-    found = [Judged.of(row, given=given) for row in rows if row["output"] not in PROMISES[row["promise"]].numbers]
+    found = [Judged.of(row, given=given) for row in rows if PROMISES[row["promise"]].holds(row["output"])]
     found = [one for one in found if one.answered >= FEWEST and (kept is None or _kept(one.row) == kept)]
     return sorted(found, key=lambda one: (one.off, one.share))
 
@@ -81,9 +81,9 @@ def _kept(row: Row) -> str:
 
 def title_of(promise: str, output: str) -> str:
     """ "UQ-AUC", "compare: equal UQ-AUC", "threshold: fallback"."""
-    words = [REGISTRY[word].title if word in REGISTRY else word for word in output.split(" ")]
-    text = " ".join(words)
-    return text if output in PROMISES[promise].metrics else f"{promise}: {text}"
+    what, comma, rest = output.partition(",")
+    text = " ".join(REGISTRY[word].title if word in REGISTRY else word for word in what.split(" ")) + comma + rest
+    return text if what in PROMISES[promise].metrics else f"{promise}: {text}"
 
 
 # ---- tables -----------------------------------------------------------------------------------------------------
@@ -185,6 +185,31 @@ def numbers_table(rows: Sequence[Row]) -> Grid:
     return Grid(["what", "law", "promised risk", "alarms", "median rows to it"], lines, "Measured, not promised")
 
 
+def numbers_tables(rows: Sequence[Row]) -> list[Grid]:
+    """What is measured and not promised, where there is any."""
+    return [table for table in (undeclared_table(rows), numbers_table(rows)) if table.rows]
+
+
+def undeclared_table(rows: Sequence[Row]) -> Grid:
+    """What happens where clusters that were not seen are unlike those seen, and nobody said how large they can be."""
+    by_output: dict[tuple[str, str], list[Judged]] = {}
+    for row in rows:
+        if row["output"].endswith(UNDECLARED) and (one := Judged.of(row)).answered >= FEWEST:
+            by_output.setdefault(one.output, []).append(one)
+    lines = []
+    for output, found in by_output.items():
+        least, shares = min(found, key=lambda one: one.share), sorted(one.share for one in found)
+        short = sum(one.short for one in found)
+        cells = [f"{len(found):,}", _with_error(least), _percent(shares[len(shares) // 2]), f"{short:,}"]
+        lines.append([title_of(*output).removesuffix(UNDECLARED), least.row["design"], *cells])
+    note = (
+        "Half of all errors, or all of them, sit in few large clusters that a sample may not hold: it then looks like "
+        "one of a population without any. With largest_cluster= these are among the promises above (largest declared)."
+    )
+    head = ["what", "design of the lowest", "cells", "lowest ± MC", "median", "cells short"]
+    return Grid(head, lines, "Clusters unlike those seen, nothing declared", (note,))
+
+
 # ---- heat maps --------------------------------------------------------------------------------------------------
 
 
@@ -276,7 +301,7 @@ class Validation(Publishable):
 
     def tables(self) -> list[Grid]:
         worst = [worst_table(self.rows, kept, given=given) for given in (True, False) for kept in self.kept]
-        return [*worst, *(summary_table(self.rows, kept) for kept in self.kept), numbers_table(self.rows)]
+        return [*worst, *(summary_table(self.rows, kept) for kept in self.kept), *numbers_tables(self.rows)]
 
     def figures(self, progress: Progress | None = None) -> Makers:
         """A heat map of each output, on the laws of each kind."""
@@ -434,9 +459,8 @@ def docs_page(results: dict[str, Any], *, pictures: bool = True) -> str:
                         f"![{title}: share of samples that hold](_made/validation/{figure_name(output, kept)}.svg)",
                         "",
                     ]
-    numbers = numbers_table(rows)
-    if numbers.rows:
-        lines += ["", f"## {numbers.caption}", "", numbers.markdown()]
+    for table in numbers_tables(rows):
+        lines += ["", f"## {table.caption}", "", table.markdown(), *(f"\n{note}" for note in table.notes)]
     lines += ["", "## Settings", ""]
     lines += [f"- **{name}**: {words}" for name, words in settings_of(results)]
     return "\n".join(lines).replace("\n\n\n", "\n\n") + "\n"

@@ -53,6 +53,9 @@ class Outcome(NamedTuple):
 
 
 Outcomes = dict[str, Outcome]
+# Where clusters that were not seen are unlike those seen, a promise needs to know how large they can be. What happens
+# without that is measured, and not promised.
+DECLARED, UNDECLARED = ", largest declared", ", nothing declared"
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,10 @@ class Promise:
     nominal: float = LEVEL
     numbers: tuple[str, ...] = ()  # outputs that are measured but not promised
     metrics: tuple[str, ...] = ()  # outputs that are metrics of the registry
+
+    def holds(self, output: str) -> bool:
+        """Whether that is promised, and not measured alone."""
+        return output not in self.numbers and not output.endswith(UNDECLARED)
 
 
 def _interval(truth: float, low: float, high: float, value: float, whole: tuple[float, float]) -> Outcome:
@@ -102,11 +109,17 @@ def _judged(metric: str, found: Any, truth: float) -> Outcome:
 def _ranking(case: Case) -> Outcomes:
     rows, truth = case.draw(), case.population.truth
     options: dict[str, Any] = {"weights": rows.weights, "clusters": rows.clusters, "level": LEVEL}
-    found = uq.evaluate(score=rows.score, error=rows.error, loss=rows.loss, metrics=RANKING, **options)
-    return {
-        metric: _judged(metric, found["score" if REGISTRY[metric].uses_score else None, metric], truth[metric])
-        for metric in RANKING
-    }
+    ways: dict[str, int | None] = {"": None}
+    if not case.design.alike:
+        ways = {UNDECLARED: None, DECLARED: case.design.largest}
+    outcomes = {}
+    for way, largest in ways.items():
+        options["largest_cluster"] = largest
+        found = uq.evaluate(score=rows.score, error=rows.error, loss=rows.loss, metrics=RANKING, **options)
+        for metric in RANKING:
+            one = found["score" if REGISTRY[metric].uses_score else None, metric]
+            outcomes[metric + way] = _judged(metric, one, truth[metric])
+    return outcomes
 
 
 def _calibration(case: Case) -> Outcomes:
@@ -265,9 +278,11 @@ def _threshold(case: Case) -> Outcomes:
         for method in CLUSTER_METHODS:
             votes = design.rate_by_cluster(rate) if method == "subsample" else rate
             target = {"limit": target_risk(votes, case.variant), "rate": votes}
-            asked[method] = target | {"clusters": rows.clusters, "cluster_method": method, "seed": case.rng}
-            if design.largest is not None and method != "subsample":
-                asked[f"{method}, largest declared"] = asked[method] | {"largest_cluster": design.largest}
+            given: dict[str, Any] = {"clusters": rows.clusters, "cluster_method": method, "seed": case.rng} | target
+            bounded = method != "subsample"  # needs a bound on the size of a cluster
+            asked[method + (UNDECLARED if bounded and not design.alike else "")] = given
+            if design.largest is not None and bounded:
+                asked[method + DECLARED] = given | {"largest_cluster": design.largest}
     else:
         asked["weights"] = {"limit": limit, "rate": rate, "weights": rows.weights, "clusters": rows.clusters}
     return {name: _asked(partial(_certified, case, rows, **how)) for name, how in asked.items()}

@@ -31,7 +31,7 @@ from list_engine import ListEngine
 
 import uqeval
 from strategies import each_backend
-from uqeval import distributed
+from uqeval import InputError, distributed
 from uqeval._errors import UQWarning
 from uqeval.distributed.engines.local.engine import LocalEngine
 from uqeval.distributed.plan.differences import _differences
@@ -77,6 +77,28 @@ def test_cluster_robust_errors_equal_those_in_memory(case):
     rows, tables, edges = case
     found = run_plan(ListEngine(tables, piece=17), request(edges=edges, cluster="patient"))
     assert_same(in_memory(rows, clusters=rows["cluster"]), found)
+
+
+def test_the_largest_cluster_that_is_declared_counts_as_in_memory():
+    rows = make_rows(3, 400)
+    given = {"error": rows["error"], "loss": rows["loss"], "clusters": rows["cluster"], "groups": rows["group"]}
+    scores, most = {name: rows[name] for name in "st"}, int(np.bincount(rows["cluster"]).max()) + 40
+    where = {"engine": ListEngine(cut(as_table(rows), [150])), "cluster": "patient", "by": "site"}
+    assert_same(
+        uqeval.evaluate(score=scores, largest_cluster=most, metrics=METRICS, **given),
+        distributed.evaluate(largest_cluster=most, metrics=METRICS, **where),
+    )
+    for metric in ("uq_auc", "uq_c_index", "aurc"):
+        memory = uqeval.compare(scores, metric=metric, largest_cluster=most, **given)
+        found = distributed.compare(None, metric=metric, largest_cluster=most, **where)
+        assert_same_pairs(memory, found)
+        without = uqeval.compare(scores, metric=metric, **given)
+        assert memory.rows[0].high - memory.rows[0].low > without.rows[0].high - without.rows[0].low
+
+    with pytest.raises(InputError, match="the largest here; it is 2"):
+        distributed.evaluate(largest_cluster=2, **where)
+    with pytest.raises(InputError, match="`largest_cluster` needs `clusters`"):
+        distributed.evaluate(largest_cluster=2, engine=where["engine"])
 
 
 @some(0.12)

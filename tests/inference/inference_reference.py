@@ -147,9 +147,15 @@ def grouped(g):
     return g is not None and len(np.unique(g)) < len(g)
 
 
-def unseen_weight(side, ones, g, part=1.0):
-    """Of a unit of that side that was not seen: a heavy row, or a part of a typical cluster."""
-    return max(part * typical(side) if grouped(g) else heavy(side) if side.sum() else 0.0, heavy(ones))
+def unseen_weight(side, ones, g, part=1.0, largest=0):
+    """Of a unit of that side that was not seen: a heavy row, part of a typical cluster, or the largest one declared."""
+    own = part * typical(side) if grouped(g) else heavy(side) if side.sum() else 0.0
+    return max(own, heavy(ones), largest * ones.mean())
+
+
+def uneven(ones, g, most, part=1.0):
+    """How many times as much room uneven weights ask for: rows over what they are worth, from 1 to `most`."""
+    return 1.0 if grouped(g) else min(most, max(1.0, part * len(ones) / kish(ones)))
 
 
 def whole(ones, g):
@@ -168,11 +174,12 @@ def unseen_places(s, w):
     return min(0.25, low), max(0.75, high)
 
 
-def unseen_error(value, se, s, v, w=None, g=None):
-    """Ends of UQ-AUC with half a heavy wrong (or right) unit beside the rows."""
+def unseen_error(value, se, s, v, w=None, g=None, largest=0):
+    """Ends of UQ-AUC with half a heavy wrong (or right) unit beside the rows, up to a whole one of uneven weights."""
     ones = ones_like(w, len(s))
     wrong, right = unit_weights(ones * v, g), unit_weights(ones * (1 - v), g)
-    share = max(unseen_weight(side, ones, g) / 2 / side.sum() for side in (wrong, right))
+    half = uneven(ones, g, 2.0) / 2
+    share = max(half * unseen_weight(side, ones, g, largest=largest) / side.sum() for side in (wrong, right))
     units = max(1.0, kish(wrong))
     low, high = unseen_places(s, w)
     return (
@@ -181,10 +188,15 @@ def unseen_error(value, se, s, v, w=None, g=None):
     )
 
 
-def unseen_row(value, se, n, w=None, g=None):
-    """Ends of UQ-C-index with three quarters of a heavy row beside the rows, or 0.4 of a typical cluster."""
-    units = unit_weights(ones_like(w, n), g)
-    share = max(0.75 * heavy(ones_like(w, n)), 0.4 * typical(units) if grouped(g) else 0.0) / units.sum()
+def unseen_row(value, se, n, w=None, g=None, largest=0):
+    """Ends of UQ-C-index with three quarters of a heavy row beside the rows, or 0.4 of a typical cluster.
+
+    Up to three times as much where weights are uneven, and all of the largest cluster that is declared.
+    """
+    ones = ones_like(w, n)
+    units = unit_weights(ones, g)
+    row = 0.75 * uneven(ones, g, 3.0) * heavy(ones)
+    share = max(row, 0.4 * typical(units) if grouped(g) else 0.0, largest * ones.mean()) / units.sum()
     return tuple(
         beta_quantile(*beside(value, se, share, kish(units), place), tail)
         for place, tail in ((0.25, 0.025), (0.75, 0.975))
@@ -194,13 +206,17 @@ def unseen_row(value, se, n, w=None, g=None):
 CAPS = {"aurc": 1.0, "e_aurc": 1.0, "augrc": 0.5, "h_auc": 0.25, "naurc": math.inf}
 
 
-def unseen_wrong(name, value, se, s, v, w=None, g=None, per=1.0):
-    """Gamma interval of an area with three quarters of a heavy wrong unit beside the rows (of H-AUC a whole one)."""
+def unseen_wrong(name, value, se, s, v, w=None, g=None, per=1.0, largest=0):
+    """Gamma interval of an area with three quarters of a heavy wrong unit beside the rows (of H-AUC a whole one).
+
+    Up to 1.5 times as much where weights are uneven.
+    """
     ones = ones_like(w, len(s))
     wrong = unit_weights(ones * v, g)
     place = unseen_places(s, w)[0]
     one = {"h_auc": 1.0, "augrc": 0.75 * (1 - place)}.get(name, -0.75 * math.log(place)) / per
-    adds = unseen_weight(wrong, ones, g, whole(ones, g)) / ones.sum() * one
+    more = uneven(ones, g, 1.5, 0.75)
+    adds = more * unseen_weight(wrong, ones, g, whole(ones, g), largest) / ones.sum() * one
     number = kish(wrong) if wrong.sum() else 0.0
     inflate = 1.0 if g is None else min(3.0, number / (number - 1)) if number > 1 else 3.0
     return gamma_ends(value, inflate * (value**2 if math.isnan(se) else se**2), adds, CAPS[name])
@@ -235,7 +251,7 @@ def unseen_gap(metric, difference, se, errors, w=None, g=None, level=0.95, each=
         share, number = unseen_weight(units, ones, g) / 2 / units.sum(), kish(units)
         if metric == "uq_auc":
             sides = [*wrong, *(unit_weights(ones * (1 - v), g) for v in errors)]
-            share = max(unseen_weight(side, ones, g) / 2 / side.sum() for side in sides)
+            share = max(uneven(ones, g, 2.0) * unseen_weight(side, ones, g) / 2 / side.sum() for side in sides)
             number = max(1.0, min(kish(x) for x in wrong))
         at = [((gap + 1) / 2, math.sqrt(variance) / 2, share, number, place) for place in (0.25, 0.75)]
         low, high = (beta_quantile(*beside(*x), q) for x, q in zip(at, (tail, 1 - tail), strict=True))
@@ -244,7 +260,7 @@ def unseen_gap(metric, difference, se, errors, w=None, g=None, level=0.95, each=
     per = min(spans) if metric in ("naurc", "prr") else 1.0
     half_a_unit = {"augrc": 0.25, "g_auc": 0.25, "h_auc": 0.5}.get(metric, math.log(3) / 2)
     a_row = 0.9 * {"augrc": 0.75, "g_auc": 0.75, "h_auc": 1.0}.get(metric, math.log(4))
-    heaviest = max(unseen_weight(x, ones, g, whole(ones, g)) for x in wrong)
+    heaviest = uneven(ones, g, 1.5, 0.75) * max(unseen_weight(x, ones, g, whole(ones, g)) for x in wrong)
     adds = max(half_a_unit * heaviest, a_row * ones.mean()) / ones.sum() / per
     numbers = [kish(x) for x in wrong]
     inflate = 1.0 if g is None else max(min(3.0, k / (k - 1)) if k > 1 else 3.0 for k in numbers)
@@ -268,14 +284,14 @@ def recovered(metric, difference, variance, each, adds, inflate, level):
     return (difference - b * down, difference + b * up) if b > 0 else (difference + b * up, difference - b * down)
 
 
-def unseen_unit(accuracy, se, v, w=None, g=None):
+def unseen_unit(accuracy, se, v, w=None, g=None, largest=0):
     """Ends of the accuracy with one more unit, all wrong or all right."""
     ones = ones_like(w, len(v))
     units = unit_weights(ones, g)
     ends = []
     for place, side, tail in ((0.0, v, 0.025), (1.0, 1 - v, 0.975)):
         part = unit_weights(ones * side, g)
-        size = max(whole(ones, g) * max(typical(units), typical(part)), typical(ones))
+        size = max(whole(ones, g) * max(typical(units), typical(part)), typical(ones), largest * ones.mean())
         ends.append(beta_quantile(*beside(accuracy, se, size / ones.sum(), kish(units), place), tail))
     return tuple(ends)
 

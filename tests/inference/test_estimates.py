@@ -472,6 +472,51 @@ def test_proper_scores_have_the_t_interval_with_room_for_an_unseen_error():
     assert all(map(math.isnan, (result.se, result.low, result.high)))
 
 
+def room_for(name, found, s, v, w, g, most):
+    """Ends that leave room for a cluster of `most` rows."""
+    if name == "uq_auc":
+        return unseen_error(found.value, found.se, s, v, w, g, most)
+    if name == "uq_c_index":
+        return unseen_row(found.value, found.se, len(s), w, g, most)
+    if name == "accuracy":
+        return unseen_unit(found.value, found.se, v, w, g, most)
+    return unseen_wrong(name, found.value, found.se, s, v, w, g, largest=most)
+
+
+def test_intervals_leave_room_for_the_largest_cluster_that_is_declared():
+    most, wider = 30, {"selective_accuracy_90", "brier", "ece"}
+    for weighted in (False, True):
+        s, v, d, w, g = make_case(4, n=80, clusters=20)
+        ones = w if weighted else np.ones(80)
+        w, df = w if weighted else None, len(np.unique(g)) - 1
+        data = {"uq_c_index": (s, d), "accuracy": (v,), "brier": ([[0.4, 0.6]] * 80, v), "ece": (np.full(80, 0.6), v)}
+        for name in ("uq_auc", "uq_c_index", "aurc", "augrc", "h_auc", "accuracy", *wider):
+            with noted(name=name, weighted=weighted):
+                rows = data.get(name, (s, v))
+                without = quiet(name, *rows, weights=w, clusters=g)
+                found = quiet(name, *rows, weights=w, clusters=g, largest_cluster=most)
+                assert (found.value, found.se) == (without.value, without.se)
+                assert found.high - found.low >= without.high - without.low
+                if name in wider:
+                    continue
+                cap = {"h_auc": (0.25,)}.get(name, ())
+                base = (log_interval if cap else logit_interval)(found.value, found.se, df, *cap)
+                low, high = hull(base, room_for(name, found, s, v, w, g, most))
+                low *= flat_rate(v, ones, g) if name == "h_auc" else 1.0
+                assert (found.low, found.high) == pytest.approx((low, high), rel=1e-5)
+
+    # Every cluster may have so many rows, or fewer; without clusters there is nothing to declare.
+    seen = int(np.bincount(g).max())
+    for wrong, words in ((seen - 1, f"≥ {seen}, the largest here; it is {seen - 1}"), (2.5, "it is 2.5")):
+        with pytest.raises(InputError, match=words):
+            estimate("uq_auc", s, v, clusters=g, largest_cluster=wrong)
+    for name, rows in (("uq_auc", (s, v)), ("ood_auroc", (s, s))):
+        with pytest.raises(InputError, match="`largest_cluster` needs `clusters`"):
+            estimate(name, *rows, largest_cluster=9)
+    with pytest.raises(InputError, match="draws the clusters that there are"):
+        estimate("uq_auc", s, v, clusters=g, largest_cluster=seen, method="bootstrap")
+
+
 def test_accuracy_has_the_exact_interval_of_its_sampling():
     # Accuracy of independent rows is Clopper–Pearson.
     for wrong, n in ((0, 20), (3, 20), (20, 20), (1, 2)):
@@ -573,7 +618,8 @@ def clustered_ece(c, a, g, w, level=0.95):
     covariance = part.T @ part
     ece = (share * np.abs(gap)).sum()
     influence = [(w * (np.sign(of_row) * (a - c) - ece))[g == k].sum() for k in clusters]
-    se = math.sqrt(count / (count - 1) * np.square(influence).sum())
+    number = max(2.0, 1 / np.square([w[g == k].sum() for k in clusters]).sum())  # clusters of equal weight
+    se = math.sqrt(number / (number - 1) * np.square(influence).sum())
     sd = np.sqrt(np.diag(covariance)) / share
     rows = np.array([(index == b).sum() for b in bins])
     kish = share**2 / np.array([(w[index == b] ** 2).sum() for b in bins])
@@ -586,7 +632,7 @@ def clustered_ece(c, a, g, w, level=0.95):
     scaled = (covariance + np.diag(made_up**2)) / np.sqrt(np.outer(share, share))
     df = np.trace(scaled) ** 2 / (scaled**2).sum()
     p = stats.f.sf((share * gap**2).sum() / np.trace(scaled), df, (count - 1) * df)
-    t = stats.t.ppf((1 + level) / 2, count - 1)
+    t = stats.t.ppf((1 + level) / 2, number - 1)
     low = centre - t * se
     high = centre + t * math.hypot(se, ((own**2).sum(axis=0) * mean).sum() / 2)
     return low if low > 0 and p <= 1 - level else 0.0, min(1.0, high)

@@ -11,12 +11,12 @@ from scipy.special import ndtr, ndtri
 from uqeval import metrics
 from validation import files
 from validation.designs import DESIGNS
-from validation.grid import AGAIN, CONFIRMING, THIRD, TUNING
+from validation.grid import AGAIN, CONFIRMING, FOURTH, THIRD, TUNING
 from validation.laws import NODES, SMOOTH, Finite, population
 from validation.promises import fixed_thresholds, ood_truth
 
 N = 60_000
-LAWS = [*TUNING.laws, *(law for law in CONFIRMING.laws if law in SMOOTH), *AGAIN.laws, *THIRD.laws]
+LAWS = [*TUNING.laws, *(law for law in CONFIRMING.laws if law in SMOOTH), *AGAIN.laws, *THIRD.laws, *FOURTH.laws]
 
 
 def by_definition(rows):

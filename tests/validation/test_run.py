@@ -21,7 +21,7 @@ from uqeval.reproduce.store import Store
 from validation import grid, laws, page, promises, run
 from validation.__main__ import main
 from validation.designs import DESIGNS
-from validation.grid import AGAIN, CONFIRMING, SEEN, THIRD, TUNING, Cell, cells
+from validation.grid import AGAIN, CONFIRMING, FOURTH, SEEN, THIRD, TUNING, Cell, cells
 from validation.promises import PROMISES, Outcome
 
 ROOT = Path(__file__).parents[2]
@@ -211,7 +211,7 @@ def test_sides_missing_intervals_and_unknown_values_are_counted_apart():
 def test_laws_and_designs_for_confirming_are_none_of_those_for_tuning():
     assert not set(TUNING.laws) & set(CONFIRMING.laws)
     assert set(TUNING.designs) & set(CONFIRMING.designs) == {"plain"}
-    assert set(DESIGNS) == {*TUNING.designs, *CONFIRMING.designs, *AGAIN.designs, *THIRD.designs}
+    assert set(DESIGNS) == {*TUNING.designs, *CONFIRMING.designs, *AGAIN.designs, *THIRD.designs, *FOURTH.designs}
     for which, kept in (("tuning", TUNING), ("confirming", CONFIRMING)):
         assert {cell.law for cell in cells(which) if cell.promise not in SEEN} == set(kept.laws)
         assert {cell.kept for cell in cells(which)} == {which}

@@ -19,6 +19,7 @@ from uqeval._check.rows import (
     check_codes,
     check_count,
     check_errors,
+    check_largest,
     check_lengths,
     check_level,
     check_loss,

@@ -360,6 +360,15 @@ def check_count(name: str, value: Any, least: int = 1, *, reason: str = "") -> i
     return int(value)
 
 
+def check_largest(given: Any, largest: int | None) -> int | None:
+    """The most rows that a cluster can have, as a user declares it; `largest` is the largest here, None without any."""
+    if given is None:
+        return None
+    if largest is None:
+        raise InputError("`largest_cluster` needs `clusters`.")
+    return check_count("largest_cluster", given, largest, reason=", the largest here")
+
+
 def check_seed(seed: int | np.random.Generator) -> np.random.Generator:
     """A Generator from an int or a Generator."""
     return np.random.default_rng(check_seed_kind(seed))  # a Generator stays itself

@@ -37,6 +37,7 @@ def compare(
     key: Annotated[str | None, o.option("Column that says which rows of the files belong together.")] = None,
     by: o.By = None,
     cluster: o.Cluster = None,
+    largest_cluster: o.LargestCluster = None,
     level: o.Level = 0.95,
     risk: o.Risk = None,
     method: Annotated[str, o.option("influence (default), bootstrap, or permutation (few errors).")] = "influence",
@@ -71,6 +72,7 @@ def compare(
         "adjust": adjust,
         "level": level,
         "risk": risk,
+        "largest_cluster": largest_cluster,
     }
     how |= {"method": method, "resamples": resamples, "seed": seed}
     notes: list[str] = []

@@ -32,6 +32,9 @@ Scores = Annotated[
 ]
 By = Annotated[str | None, option("Column of groups to report apart, as a hospital.")]
 Cluster = Annotated[str | None, option("Column of independent units, as a patient id.")]
+LargestCluster = Annotated[
+    int | None, option("The most rows that a cluster can ever have: intervals leave room for one that was not seen.")
+]
 Metrics = Annotated[
     list[str] | None,
     option("Metrics, by comma or one by one; all that the file allows by default.", "--metrics", "--metric"),

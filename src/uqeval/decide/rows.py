@@ -15,7 +15,7 @@ from uqeval._check import (
     Nan,
     check_choice,
     check_codes,
-    check_count,
+    check_largest,
     check_lengths,
     check_rows,
     check_vector,
@@ -243,14 +243,10 @@ UNWEIGHTED = (
 
 def bounded_rows(given: Any, sizes: Float | None) -> float | None:
     """The most rows that a cluster can have: as declared, or as seen; None where there are no clusters."""
-    if sizes is None:
-        if given is not None:
-            raise InputError("`largest_cluster` needs `clusters`.")
-        return None
-    seen = float(sizes.max())
-    if given is None:
-        return seen
-    return float(check_count("largest_cluster", given, int(seen), reason=", the largest here"))
+    seen = None if sizes is None else int(sizes.max())
+    declared = check_largest(given, seen)
+    most = seen if declared is None else declared
+    return None if most is None else float(most)
 
 
 def bounded_weight(given: Any, sizes: Float | None) -> float | None:

@@ -13,7 +13,7 @@ from uqeval._check import Nan, Progress, check_choice, check_level, check_seed
 from uqeval._errors import InputError, UQWarning, collected, notify
 from uqeval.distributed.given import Arrays, Where, check_risk, refuse_risk
 from uqeval.distributed.source import Source
-from uqeval.inference.bootstrap import check_resamples
+from uqeval.inference.bootstrap import check_resamples, refuse_largest
 from uqeval.inputs import Predictions
 from uqeval.metrics.registry import get_metric
 
@@ -43,6 +43,7 @@ def compare(
     groups: ArrayLike | None = None,
     by: str | None = None,
     cluster: str | None = None,
+    largest_cluster: int | None = None,
     engine: str | Engine | None = None,
     memory_limit: str | int | None = None,
     client: Any = None,
@@ -80,7 +81,7 @@ def compare(
         For the draws behind max-t, the bootstrap and the swaps.
     score, error, loss, correct, quality, risk, weights, clusters, groups, nan
         As in `uqeval.evaluate`.
-    by, cluster, engine, memory_limit, client, spill, progress
+    by, cluster, largest_cluster, engine, memory_limit, client, spill, progress
         As in `uqeval.evaluate`.
 
     Returns
@@ -109,9 +110,10 @@ def compare(
     drawn, swaps = (count if method == name else 0 for name in ("bootstrap", "permutation"))
     adjust = "holm" if swaps and adjust == "max-t" else adjust
     baseline = None if baseline is None else str(baseline)  # as the names, which may come as numbers
-    question = Question(chosen, baseline, adjust, level, rng, drawn, progress, swaps, check_risk(risk))
+    refuse_largest(largest_cluster, method)
+    question = Question(chosen, baseline, adjust, level, rng, drawn, progress, swaps, check_risk(risk), largest_cluster)
     arrays = Arrays(score, error, loss, correct, quality, weights, clusters, groups)
-    where = Where(engine, memory_limit, client, spill, by, cluster)
+    where = Where(engine, memory_limit, client, spill, by, cluster, largest_cluster)
     if isinstance(candidates, Mapping):
         if candidates and all(isinstance(value, Predictions) for value in candidates.values()):
             found = compare_rows(_models(candidates, arrays), scores, question)

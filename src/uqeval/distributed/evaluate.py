@@ -15,7 +15,7 @@ from uqeval.distributed.given import Arrays, Where, check_risk, refuse_risk
 from uqeval.distributed.source import Source
 from uqeval.evaluation.evaluate import How, evaluate_rows
 from uqeval.evaluation.result import Evaluation
-from uqeval.inference.bootstrap import check_resamples
+from uqeval.inference.bootstrap import check_resamples, refuse_largest
 
 if TYPE_CHECKING:
     from uqeval.distributed.engines.protocol import Engine
@@ -40,6 +40,7 @@ def evaluate(
     groups: ArrayLike | None = None,
     by: str | None = None,
     cluster: str | None = None,
+    largest_cluster: int | None = None,
     engine: str | Engine | None = None,
     memory_limit: str | int | None = None,
     client: Any = None,
@@ -76,6 +77,9 @@ def evaluate(
     by, cluster : str, optional
         Columns of groups to report apart and of independent units, as patients with several rows each; `group` and
         `cluster` by default, where they exist.
+    largest_cluster : int, optional
+        The most rows that any cluster can have, seen or not: intervals leave room for one so large that was not seen.
+        Without it they take clusters that were not seen for much like those that were.
     engine : "memory", "local", "dask", "spark" or an Engine, optional
         Who counts: all rows in memory, threads of this machine that read piece by piece, or a cluster. By default
         memory where the rows fit, else local.
@@ -113,10 +117,11 @@ def evaluate(
     count = check_resamples(resamples) if check_choice("method", method, ("default", "bootstrap")) == "bootstrap" else 0
     # One seed for all: an interval does not depend on what else is asked for.
     draws = int(seed.integers(2**63)) if isinstance(seed, np.random.Generator) else seed
-    how = How(level, count, draws, progress, check_risk(risk))
+    refuse_largest(largest_cluster, method)
+    how = How(level, count, draws, progress, check_risk(risk), largest_cluster)
     named = [metrics] if isinstance(metrics, str) else None if metrics is None else list(metrics)
     arrays = Arrays(score, error, loss, correct, quality, weights, clusters, groups)
-    where = Where(engine, memory_limit, client, spill, by, cluster)
+    where = Where(engine, memory_limit, client, spill, by, cluster, largest_cluster)
     with collected() as raised:
         opened = Source.open(source, arrays, where, scores, named, columns, nan, progress)
         with opened.explained():

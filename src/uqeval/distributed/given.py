@@ -63,6 +63,7 @@ class Where:
     spill: str | None = None
     by: str | None = None
     cluster: str | None = None
+    largest_cluster: int | None = None
 
     def elsewhere(self) -> bool:
         """Whether something was asked for that only an engine knows."""

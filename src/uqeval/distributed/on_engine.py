@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from uqeval._check import Progress
+from uqeval._check import Progress, check_largest
 from uqeval.distributed.engines.frames import names_of, open_frame
 from uqeval.distributed.engines.open import open_engine
 from uqeval.distributed.engines.protocol import Engine
@@ -47,4 +47,6 @@ def _wanted(names: Sequence[str], asked: tuple[str, ...] | None, options: Column
     """Columns of groups and clusters: those that are asked for, else `group` and `cluster` where they exist."""
     by = where.by or ("group" if "group" in names else None)
     cluster = where.cluster or ("cluster" if "cluster" in names else None)
-    return Wanted(asked, replace(options, group=None, cluster=None), cluster, by)
+    if where.largest_cluster is not None and cluster is None:
+        check_largest(where.largest_cluster, None)
+    return Wanted(asked, replace(options, group=None, cluster=None), cluster, by, where.largest_cluster)

@@ -34,17 +34,18 @@ def find_candidates(
     scores: Sequence[str] | str | None,
     metric: Metric,
     risk: str | None = None,
+    largest_cluster: int | None = None,
 ) -> list[Candidate]:
     """Scores of one model, or models by name."""
     asked = [scores] if isinstance(scores, str) else None if scores is None else list(dict.fromkeys(scores))
     if asked == []:
         raise InputError("`scores` is empty. Leave it out for all, or name at least two.")
     if not isinstance(given, Predictions):
-        found = _models(given, asked, metric, risk)
+        found = _models(given, asked, metric, risk, largest_cluster)
     elif not metric.uses_score:
         raise InputError(f"{metric.name} is the same for all scores of one model. Compare models instead.")
     else:
-        data = RowData.of(without_zero_weights(given), risk)
+        data = RowData.of(without_zero_weights(given), risk, largest_cluster)
         names = check_scores(given, asked)
         data.compute_scores(names)
         data.find_copies(names)
@@ -78,12 +79,16 @@ def by_group(found: list[Candidate], groups: Int, parts: int) -> Iterator[list[C
 
 
 def _models(
-    given: Mapping[str, Predictions], asked: list[str] | None, metric: Metric, risk: str | None
+    given: Mapping[str, Predictions],
+    asked: list[str] | None,
+    metric: Metric,
+    risk: str | None,
+    largest_cluster: int | None,
 ) -> list[Candidate]:
     (first, reference), *rest = given.items()
     for name, pred in rest:
         _same_rows(first, reference, name, pred)
-    rows = {name: RowData.of(without_zero_weights(pred), risk) for name, pred in given.items()}
+    rows = {name: RowData.of(without_zero_weights(pred), risk, largest_cluster) for name, pred in given.items()}
     if not metric.uses_score:
         return [Candidate(name, data, None) for name, data in rows.items()]
     if asked is None:

@@ -41,6 +41,7 @@ class Question:
     progress: Progress | None = None
     swaps: int = 0  # 0: no permutation test
     risk: str | None = None  # what the selective metrics take
+    largest_cluster: int | None = None  # the most rows that any can have, where a user says so
     rng: np.random.Generator = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -68,7 +69,7 @@ def compare_rows(
 ) -> Comparison:
     """All pairs of candidates in memory; what limits them is in `warnings`."""
     with collected() as raised:
-        found = find_candidates(given, scores, question.metric, question.risk)
+        found = find_candidates(given, scores, question.metric, question.risk, question.largest_cluster)
         answer = _compared(found, question)
     return replace(answer, warnings=(*dict.fromkeys(raised), *_cautions(question, found)))
 

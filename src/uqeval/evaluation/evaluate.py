@@ -49,6 +49,7 @@ class How:
     seed: int = 0
     progress: Progress | None = None
     risk: str | None = None  # what the selective metrics take
+    largest_cluster: int | None = None  # the most rows that any can have, where a user says so
 
 
 def evaluate_rows(
@@ -57,7 +58,7 @@ def evaluate_rows(
     """All estimates of predictions in memory; what limits them is in `warnings`."""
     load_beside()
     with collected() as raised:
-        data = RowData.of(without_zero_weights(pred), how.risk)
+        data = RowData.of(without_zero_weights(pred), how.risk, how.largest_cluster)
         names = check_scores(pred, scores)
         if metrics is None:
             data.find_columns()

@@ -60,7 +60,7 @@ class Groups:
         clusters = None if rows.clusters is None else recode(rows.clusters[members])
         weights = None if weights is None else weights[members]
         find, ranked = partial(self._of_part, k), partial(self._ranking, k)
-        part = RowData(len(members), find, weights, clusters, None, ranked)
+        part = RowData(len(members), find, weights, clusters, None, ranked, rows.largest)
         part.copies = self.whole.copies  # what is one ranking of all rows is one of these
         part.risk = self.whole.risk
         return part

@@ -48,8 +48,10 @@ class RowData:
         clusters: Int | None = None,
         pred: Predictions | None = None,
         ranked: Callable[[str], Ranking] | None = None,
+        largest_cluster: int | None = None,
     ) -> None:
-        self.rows = Rows(n, None if weights is None else check_weight_values(weights), clusters)
+        w = None if weights is None else check_weight_values(weights)
+        self.rows = Rows.checked(n, w, clusters, largest_cluster)
         self._pred = pred
         self._find, self.given_weights = find, weights
         self._ranked = ranked or self._column_ranked
@@ -62,9 +64,9 @@ class RowData:
         self.kept: dict[Any, Any] = {}  # what charts and pages make of the rows, once
 
     @classmethod
-    def of(cls, pred: Predictions, risk: str | None = None) -> RowData:
+    def of(cls, pred: Predictions, risk: str | None = None, largest_cluster: int | None = None) -> RowData:
         """Of predictions."""
-        data = cls(pred.n, partial(_found, pred), pred.weights, pred.clusters, pred)
+        data = cls(pred.n, partial(_found, pred), pred.weights, pred.clusters, pred, None, largest_cluster)
         if risk == "error" and data.error is None:
             raise InputError('risk="error" needs `error`, or labels and probabilities. Leave it out.')
         if risk == "loss" and _share_loss(pred) is None:

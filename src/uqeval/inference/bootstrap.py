@@ -30,6 +30,12 @@ def check_resamples(resamples: Any) -> int:
     return int(resamples)
 
 
+def refuse_largest(largest_cluster: Any, method: str) -> None:
+    """A bootstrap draws the clusters that there are."""
+    if largest_cluster is not None and method == "bootstrap":
+        raise InputError('method="bootstrap" draws the clusters that there are: leave `largest_cluster` out.')
+
+
 def percentile(values: Float, level: float) -> tuple[float, float, int]:
     """Low, high, and how many resamples were undefined."""
     defined = values[~np.isnan(values)]

@@ -17,6 +17,7 @@ from uqeval._check import (
     check_choice,
     check_codes,
     check_labels,
+    check_largest,
     check_lengths,
     check_level,
     check_probs,
@@ -29,7 +30,7 @@ from uqeval._check import (
 )
 from uqeval._errors import InputError, UndefinedMetricWarning, UQWarning, notify
 from uqeval.inference import ood
-from uqeval.inference.bootstrap import check_resamples, percentile
+from uqeval.inference.bootstrap import check_resamples, percentile, refuse_largest
 from uqeval.inference.measure import Measurement, resample
 from uqeval.inference.result import Estimate
 from uqeval.inference.sample import Confidences, Rows, Sample
@@ -44,6 +45,7 @@ def estimate(
     *data: ArrayLike,
     weights: ArrayLike | None = None,
     clusters: ArrayLike | None = None,
+    largest_cluster: int | None = None,
     level: float = 0.95,
     method: str = "default",
     resamples: int = 2000,
@@ -64,6 +66,9 @@ def estimate(
         Sampling weights ≥ 0.
     clusters : array-like of shape (n,), optional
         Independent units, as patients with several rows each.
+    largest_cluster : int, optional
+        The most rows that any cluster can have, seen or not: intervals leave room for one so large that was not seen.
+        Without it they take clusters that were not seen for much like those that were.
     level : float
         Confidence level.
     method : "default" or "bootstrap"
@@ -93,9 +98,11 @@ def estimate(
     if "score_in" in chosen.needs:
         if method == "bootstrap" and metric == "ood_auroc":
             raise InputError("ood_auroc has no bootstrap interval; its default is that of UQ-AUC.")
+        check_largest(largest_cluster, None)
         result = _of_two_sets(chosen, values, weights, clusters, level, check_seed(seed), check_resamples(resamples))
     else:
-        measured = _clean(chosen, values, weights, clusters, nan)
+        refuse_largest(largest_cluster, method)
+        measured = _clean(chosen, values, weights, clusters, nan, largest_cluster)
         if method == "bootstrap":
             seed = check_seed(seed)
         result = measured.estimate(level, seed)
@@ -169,13 +176,18 @@ def _arguments(metric: Metric, data: tuple[ArrayLike, ...], named: dict[str, Any
 
 
 def _clean(
-    metric: Metric, values: list[Any], weights: ArrayLike | None, clusters: ArrayLike | None, nan: Nan
+    metric: Metric,
+    values: list[Any],
+    weights: ArrayLike | None,
+    clusters: ArrayLike | None,
+    nan: Nan,
+    largest_cluster: int | None = None,
 ) -> Measurement:
     if metric.uses_score:
         kind, name = metric.target_kind, metric.needs[1]
         target = values[1] if metric.made is None else metric.made[1](*values[1:], nan)
         s, t, w, g = check_rows(values[0], target, weights, kind=kind, name=name, clusters=clusters, nan=nan)
-        rows = Rows(len(t), w, g)
+        rows = Rows.checked(len(t), w, g, largest_cluster)
         return Measurement(metric, Sample(Ranking(s), t, rows), rows)
     if check_choice("nan", nan, ("raise", "omit")) == "omit":
         raise InputError(f'nan="omit" is for the metrics that rank rows; drop the rows with NaN before {metric.name}.')
@@ -196,7 +208,7 @@ def _clean(
         if keep is not None:
             first, second, g = drop_rows(keep, first, second, g)
             g = recode(g)
-    rows = Rows(len(first), w, g)
+    rows = Rows.checked(len(first), w, g, largest_cluster)
     if metric.by_row is None:
         return Measurement(metric, Confidences(first, second, rows), rows)
     return Measurement(metric, metric.by_row(*(part for part in (first, second) if part is not None)), rows)

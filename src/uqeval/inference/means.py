@@ -1,5 +1,6 @@
 """Tally → estimate of the model's own metrics: accuracy, Brier score, log-loss and ECE."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -93,10 +94,11 @@ def estimate_ece(metric: Metric, tally: EceTally, level: float, rejected: Callab
     def regular() -> Found:
         clustered = sizes.clusters is not None
         centre = debiased_l1(cluster_bins(tally) if clustered else tally.bins)
-        width = t_quantile(level, sizes.units - 1) if clustered else z_quantile(level)
-        low, high = larger(0.0, centre - width * se), centre + width * (upper_se(tally, se) if clustered else se)
-        if not clustered:
-            high = larger(high, ece_high(sizes, centre, se, level))
+        if clustered:  # which have no lanes
+            low, high = _cluster_ends(tally, centre, se, level)
+        else:
+            low, high = (centre + sign * z_quantile(level) * se for sign in (-1, 1))
+            low, high = larger(0.0, low), larger(high, ece_high(sizes, centre, se, level))
         kept = low > 0
         if np.any(kept):
             kept = miscalibrated_clusters(tally, 1 - level) if clustered else rejected(kept)
@@ -104,3 +106,13 @@ def estimate_ece(metric: Metric, tally: EceTally, level: float, rejected: Callab
         return _mean_estimate(sizes, level, value, se=se, interval=interval, method="debiased L1, influence")
 
     return choose(isnan(se), lambda: _mean_estimate(sizes, level, value, se=NAN, method="none"), regular)
+
+
+def _cluster_ends(tally: EceTally, centre: float, se: float, level: float) -> Interval:
+    """With as many clusters as weigh alike: the bins see the large ones, and each of those in few bins."""
+    sizes = tally.sizes
+    assert sizes.loads is not None
+    number = max(2.0, sizes.loads.units.number)
+    se *= math.sqrt(number / (number - 1) * (1 - 1 / sizes.units))
+    width = t_quantile(level, number - 1)
+    return Interval(max(0.0, centre - width * se), centre + width * upper_se(tally, se))

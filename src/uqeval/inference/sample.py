@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uqeval import kernels
-from uqeval._check import Float, Int
+from uqeval._check import Float, Int, check_largest
 from uqeval.inference.sizes import Held, Loads, Mass, Powers, Sizes
 from uqeval.kernels import AucSums, ConcordanceSums
 from uqeval.metrics.areas import Ranked, Ranking, Swept, ranked_by
@@ -34,6 +34,13 @@ class Rows:
     n: int
     weights: Float | None = None
     clusters: Int | None = None
+    largest: int | None = None  # the most rows that any cluster can have, where a user said
+
+    @classmethod
+    def checked(cls, n: int, weights: Float | None, clusters: Int | None, largest_cluster: Any = None) -> Rows:
+        """With the largest cluster that a user declares, checked."""
+        seen = None if clusters is None or largest_cluster is None else int(np.bincount(clusters).max())
+        return cls(n, weights, clusters, check_largest(largest_cluster, seen))
 
     @cached_property
     def w(self) -> Float:
@@ -94,7 +101,9 @@ class Rows:
         loads = None
         if not self.plain and wrong is not None:
             loads = self._all_loads if target is None else self.loads(wrong, target)
-        return Sizes(right, of_wrong, loss, clusters, largest, self.weights is not None, binary, loads)
+        possible = 0.0 if self.largest is None else self.largest * self.total_weight / self.n
+        largest = max(largest, possible)
+        return Sizes(right, of_wrong, loss, clusters, largest, self.weights is not None, binary, loads, possible)
 
     @property
     def _all_loads(self) -> Loads:

@@ -94,6 +94,7 @@ class Sizes:
     weighted: bool = False
     binary: bool = False  # the loss is 0/1: wrong rows are errors
     loads: Loads | None = None  # None where every row is a unit of weight 1
+    possible: float = 0.0  # weight of the largest cluster that there can be; 0 where nobody said
 
     @property
     def rows(self) -> Number:
@@ -112,6 +113,11 @@ class Sizes:
     def grouped(self) -> bool:
         """Some cluster holds more than one row."""
         return self.clusters is not None and bool(self.clusters.all < self.rows)
+
+    @property
+    def unevenness(self) -> float:
+        """How many times as many rows as they are worth: rows over Kish's size of their weights."""
+        return 1.0 if self.loads is None or self.grouped else float(self.rows / self.loads.units.number)
 
     @property
     def units(self) -> Number:
@@ -154,4 +160,5 @@ class Sizes:
             self.weighted or other.weighted,
             self.binary and other.binary,
             loads,
+            max(self.possible, other.possible),
         )

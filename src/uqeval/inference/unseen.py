@@ -21,6 +21,9 @@ from uqeval.metrics.registry import Metric
 _PLACES = (0.25, 0.75)  # where a made-up row ranks, for the lower and for the upper end
 _PART = 0.75  # of a made-up unit, where it is not half a one
 _CLUSTER = 0.4  # of a cluster beside those of UQ-C-index: nobody knows whether its rows are copies or strangers
+# Uneven weights ask for more: as many times the part as rows are more than they are worth, at most …
+_MOST_AUC, _MOST_PAIRS, _MOST_AREA = 2.0, 3.0, 1.5
+_OF_AREA = 0.75  # … of areas three quarters of that
 _MOST = 3.0  # times the variance that few wrong clusters show
 # What half a wrong unit at ¼ of the ranks by one score and at ¾ by the other adds to a difference of areas …
 _APART = {AUGRC: 0.25, H_AUC: 0.5}
@@ -37,13 +40,17 @@ def _half(sizes: Sizes) -> Number:
     """Share of half a unit among the wrong rows, or among the right ones where it is larger."""
     if sizes.loads is None:
         return larger(0.5 / sizes.wrong.rows, 0.5 / sizes.right.rows)
-    return max(0.5 * _unit(sizes, side) / side.first for side in (sizes.loads.wrong, sizes.loads.right))
+    part = 0.5 * min(_MOST_AUC, sizes.unevenness)
+    return max(part * _unit(sizes, side) / side.first for side in (sizes.loads.wrong, sizes.loads.right))
 
 
 def _unit(sizes: Sizes, side: Powers, part: float = 1.0) -> float:
-    """Weight of a unit of that side that was not seen: a heavy row, or (part of) a typical cluster."""
+    """Weight of a unit of that side that was not seen: a heavy row, or (part of) a typical cluster.
+
+    Or the largest cluster that there can be, where a user said how large.
+    """
     assert sizes.loads is not None
-    return max(part * side.typical if sizes.grouped else side.heavy, sizes.loads.rows.heavy)
+    return max(part * side.typical if sizes.grouped else side.heavy, sizes.loads.rows.heavy, sizes.possible)
 
 
 def _whole(sizes: Sizes) -> float:
@@ -62,9 +69,10 @@ def pair_ends(tally: PairTally, se: Number, level: float) -> Interval:
     sizes = tally.sizes
     if sizes.loads is None:
         return _ranked_ends(tally.value, se, _PART / sizes.rows, sizes.rows, _PLACES, level)
-    units, heavy = sizes.loads.units, _PART * sizes.loads.rows.heavy
+    units, heavy = sizes.loads.units, _PART * min(_MOST_PAIRS, sizes.unevenness) * sizes.loads.rows.heavy
     if sizes.grouped:
         heavy = max(heavy, _CLUSTER * units.typical)
+    heavy = max(heavy, sizes.possible)
     return _ranked_ends(tally.value, se, heavy / units.first, units.number, _PLACES, level)
 
 
@@ -124,7 +132,9 @@ def rate_bend(sizes: Sizes, level: float) -> Number:
 
 def _heavy(sizes: Sizes) -> float:
     """Weight of a wrong unit that was not seen."""
-    return 1.0 if sizes.loads is None else _unit(sizes, sizes.loads.wrong, _whole(sizes))
+    if sizes.loads is None:
+        return 1.0
+    return min(_MOST_AREA, max(1.0, _OF_AREA * sizes.unevenness)) * _unit(sizes, sizes.loads.wrong, _whole(sizes))
 
 
 def _inflated(sizes: Sizes) -> float:
@@ -224,7 +234,8 @@ def _recovered(
 def accepted_high(sizes: Sizes, value: float, se: float, coverage: float, level: float) -> float:
     """Upper end of the risk of the surest share with weights or clusters: one more unit, accepted and wrong."""
     assert sizes.loads is not None
-    share = max(sizes.loads.units.typical, sizes.loads.wrong.typical) / (coverage * sizes.loads.rows.first)
+    heavy = max(sizes.loads.units.typical, sizes.loads.wrong.typical, sizes.possible)
+    share = heavy / (coverage * sizes.loads.rows.first)
     found = beta_quantile(*_beside(value, se * se, share, sizes.loads.units.number, 1.0), (1 + level) / 2)
     return float(found)
 
@@ -236,14 +247,14 @@ def mean_high(tally: MeanTally, se: Number, cap: float, level: float) -> Number:
     """
     sizes = tally.sizes
     cost = choose(cap < math.inf, lambda: cap, lambda: log(larger(2.0, 1.0 * sizes.units)))
-    heavy = 1.0 if sizes.loads is None else sizes.loads.units.heavy
+    heavy = 1.0 if sizes.loads is None else max(sizes.loads.units.heavy, sizes.possible)
     one_more = _PART * heavy * cost / sizes.total.weight
     return fay_feuer(tally.value, se * se, one_more, level, cap).high
 
 
 def ece_high(sizes: Sizes, centre: Number, se: Number, level: float) -> Number:
     """Upper end of ECE: gamma, with a part of a sure and wrong row, which moves a gap by its share of the weight."""
-    heavy = 1.0 if sizes.loads is None else sizes.loads.units.heavy
+    heavy = 1.0 if sizes.loads is None else max(sizes.loads.units.heavy, sizes.possible)
     one_more = _PART * heavy / sizes.total.weight
     return fay_feuer(larger(0.0, centre), se * se, one_more, level, 1.0).high
 
@@ -256,6 +267,7 @@ def share_ends(sizes: Sizes, value: float, se: float, level: float) -> Interval:
     assert sizes.loads is not None
     loads, tail, part, ends = sizes.loads, (1 - level) / 2, _whole(sizes), []
     for place, side in ((0.0, loads.wrong), (1.0, loads.right)):
-        share = max(part * max(loads.units.typical, side.typical), loads.rows.typical) / loads.rows.first
+        heavy = max(part * max(loads.units.typical, side.typical), loads.rows.typical, sizes.possible)
+        share = heavy / loads.rows.first
         ends.append(_beside(value, se * se, share, loads.units.number, place))
     return Interval(beta_quantile(*ends[0], tail), beta_quantile(*ends[1], 1 - tail))

@@ -151,15 +151,15 @@ def _defined(metric: Metric, sums: tallies.ScoreSums, ranked: tuple[Ranked, ...]
 # ---- what it is for ---------------------------------------------------------------------------------------------
 
 
-def _clustered(found: dict[str, Moments], together: Together) -> tallies.Clustered:
+def _clustered(run: Run, found: dict[str, Moments], together: Together) -> tallies.Clustered:
     spreads = {name: Spread(m.units, float(m.mean[0]), float(m.products[0, 0])) for name, m in found.items()}
-    return tallies.Clustered(*together, spreads)
+    return tallies.Clustered(*together, spreads, declared=run.request.wanted.largest_cluster)
 
 
 def score_clusters(run: Run, k: int, metrics: list[Metric]) -> tuple[tallies.ScoreSums, tallies.Clustered]:
     """Sums of one score, and what its clusters say of the metrics."""
     (sums,), found, together = _units(run, [k], metrics)
-    return sums, _clustered(found, together)
+    return sums, _clustered(run, found, together)
 
 
 def model_clusters(run: Run, metrics: list[Metric]) -> tallies.Clustered:
@@ -185,7 +185,7 @@ def model_clusters(run: Run, metrics: list[Metric]) -> tallies.Clustered:
     run.release(done.carried)
     found, together = _merged(done.states, sizes, n)
     of_bins = [found.pop(name).about_zero().products for name in (BIN_GAPS, BIN_SHARES) if name in found]
-    return replace(_clustered(found, together), bins=(of_bins[0], np.diag(of_bins[1])) if of_bins else None)
+    return replace(_clustered(run, found, together), bins=(of_bins[0], np.diag(of_bins[1])) if of_bins else None)
 
 
 def joint_of_run(run: Run, metric: Metric) -> tuple[JointTally, int]:
@@ -194,12 +194,15 @@ def joint_of_run(run: Run, metric: Metric) -> tuple[JointTally, int]:
         run = run.against([metric])
     n, wrong = run.n, int(run.state["wrong"])
     inflate = (n / (n - 1), wrong / (wrong - 1) if wrong > 1 else NAN)
-    sums, found, (held, _, loads) = _units(run, list(range(len(run.names))), [metric], inflate)
+    sums, found, together = _units(run, list(range(len(run.names))), [metric], inflate)
+    held, _, loads = together
     alone = [tallies.ranking_tally(metric, one, None) for one in sums]
     values = np.array([one.value for one in alone])
-    clusters: dict[str, Any] = {"clusters": held, "loads": loads} if run.prepare.cluster is not None else {}
     pers = [metric.formula.per(one.areas) for one in sums] if isinstance(metric.formula, Formula) else []
-    room = room_beside(metric, [replace(one.sizes, **clusters) for one in alone], pers)
+    sizes = [one.sizes for one in alone]
+    if run.prepare.cluster is not None:
+        sizes = [_clustered(run, {}, together).joined(one) for one in sizes]
+    room = room_beside(metric, sizes, pers)
     parts = _parts(metric, found, sums[0], None if run.prepare.cluster is None else held.all, loads, len(values))
     return JointTally(values, parts, room).mapped(metric.affine), held.all
 

@@ -49,6 +49,7 @@ class FinishGroups:
     work: Callable[[RowData], Any]
     scores: tuple[str, ...]
     sizes: tuple[int, ...]
+    largest_cluster: int | None = None
 
     def __call__(self, bucket: int, table: Table) -> Finished:
         rows = wire.rows_of(table)
@@ -61,19 +62,20 @@ class FinishGroups:
             if len(inside) != self.sizes[code]:
                 raise changed(f"Group {code}", len(inside), self.sizes[code])
             with collected():
-                made = None if len(inside) < 2 else self.work(row_data(wire.take(rows, inside), self.scores))
+                made = None if len(inside) < 2 else self.work(self._data(wire.take(rows, inside)))
             state["groups"].append([code, len(inside), made])
         return Finished(state)
 
-
-def row_data(rows: wire.Rows, scores: tuple[str, ...]) -> RowData:
-    """Columns of the wire as the metrics see them."""
-    columns = {f"score {name}": rows[wire.score(k)].astype(np.float64) for k, name in enumerate(scores)}
-    columns |= {what: rows[what] for what in ("confidence", "brier", "log_loss", "signed confidence") if what in rows}
-    columns |= {"error": rows[wire.ERROR]} if wire.ERROR in rows else {}
-    columns |= {"loss": rows[wire.LOSS].astype(np.float64)} if wire.LOSS in rows else {}
-    clusters = clusters_of(rows) if wire.CLUSTER[0] in rows else None
-    return RowData(len(rows[wire.GROUP]), columns.get, clusters=clusters)
+    def _data(self, rows: wire.Rows) -> RowData:
+        """Columns of the wire as the metrics see them."""
+        columns = {f"score {name}": rows[wire.score(k)].astype(np.float64) for k, name in enumerate(self.scores)}
+        made = ("confidence", "brier", "log_loss", "signed confidence")
+        columns |= {what: rows[what] for what in made if what in rows}
+        columns |= {"error": rows[wire.ERROR]} if wire.ERROR in rows else {}
+        columns |= {"loss": rows[wire.LOSS].astype(np.float64)} if wire.LOSS in rows else {}
+        clusters = clusters_of(rows) if wire.CLUSTER[0] in rows else None
+        n = len(rows[wire.GROUP])
+        return RowData(n, columns.get, clusters=clusters, largest_cluster=self.largest_cluster)
 
 
 def group_order(run: Run) -> list[str]:
@@ -100,7 +102,8 @@ def by_group(run: Run, work: Callable[[RowData], T], of_run: Callable[[Run], T])
     found: dict[str, T | None] = {}
     if fit:
         bucket, code = _buckets(fit, run.task_rows), {name: k for k, name in enumerate(names)}
-        finish = FinishGroups(work, tuple(run.names), tuple(counts[name] for name in names))
+        largest = run.request.wanted.largest_cluster
+        finish = FinishGroups(work, tuple(run.names), tuple(counts[name] for name in names), largest)
         signed = tuple(dict.fromkeys(metric.target for metric in run.metrics if metric.made is not None))
         prepare = replace(run.prepare, target="loss", model=(*run.prepare.model, *signed))
         prepare = replace(prepare, wants_loss=prepare.wants_loss and run.prepare.target == "loss")

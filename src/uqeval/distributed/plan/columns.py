@@ -40,6 +40,7 @@ class Wanted:
     options: Columns = field(default_factory=Columns)
     cluster: str | None = None
     group: str | None = None
+    largest_cluster: int | None = None  # the most rows that any can have, where a user says so
 
     def planned(self, names: list[str]) -> tuple[Plan, Columns]:
         """The part of each column, and the options with the scores that are asked for by their columns."""

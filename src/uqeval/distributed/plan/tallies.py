@@ -5,14 +5,14 @@ From here on the numbers are those of rows in memory: `inference.intervals` and 
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
-from uqeval._check import Float, Int
+from uqeval._check import Float, Int, check_largest
 from uqeval.distributed.engines.protocol import State
 from uqeval.distributed.plan.by_score import Area, BinRanks, area_of_point, harmonic
 from uqeval.distributed.plan.count import ECE_BINS
@@ -218,14 +218,23 @@ class Clustered:
     loads: Loads | None
     spread: dict[str, Spread]
     bins: tuple[Float, Float] | None = None  # of confidence: Σ of products of gaps, Σ of squared shares
+    declared: int | None = None  # the most rows that any can have, where a user said
+
+    def __post_init__(self) -> None:
+        check_largest(self.declared, self.largest)
+
+    def joined(self, sizes: Sizes) -> Sizes:
+        """The sizes of the rows with what is known of their clusters."""
+        possible = float(self.declared or 0)
+        largest = max(float(self.largest), possible)
+        return replace(sizes, clusters=self.held, largest=largest, loads=self.loads, possible=possible)
 
 
 def sizes_of(n: int, wrong: int, clustered: Clustered | None, binary: bool) -> Sizes:
     """Rows of equal weight."""
     right, bad = (Mass(rows, float(rows), float(rows)) for rows in (n - wrong, wrong))
-    if clustered is None:
-        return Sizes(right, bad, bad, binary=binary)
-    return Sizes(right, bad, bad, clustered.held, float(clustered.largest), binary=binary, loads=clustered.loads)
+    sizes = Sizes(right, bad, bad, binary=binary)
+    return sizes if clustered is None else clustered.joined(sizes)
 
 
 def ranking_tally(metric: Metric, sums: ScoreSums, clustered: Clustered | None) -> Ranking:
