@@ -51,7 +51,7 @@ THIRD = Kept("2026-11-18", ("weibull", "contaminated normal"), AGAIN.designs)
 FOURTH = Kept("2026-11-19", ("gumbel", "confident errors"), (*AGAIN.designs, "two weights"))
 # The last one confirms.
 SEEN = {
-    "ood": (AGAIN,),
+    "ood": (AGAIN, FOURTH),
     "groups": (AGAIN,),
     "compare": (AGAIN, THIRD, FOURTH),
     "ranking": (THIRD, FOURTH),

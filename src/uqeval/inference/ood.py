@@ -73,7 +73,7 @@ def estimate_aupr(
     values = kernels.bootstrap_precision(Ranking(-score).marks(out), seeds)
     value, se = average_precision(-score, out), float(values.std(ddof=1))
     low, high = (float(x) for x in np.quantile(values, [(1 - level) / 2, (1 + level) / 2]))
-    interval = hull(Interval(low, high), precision_ends(value, se, min(len(score_in), len(score_out)), level))
+    interval = hull(Interval(low, high), precision_ends(value, se, len(score_in), len(score_out), level))
     return Estimate(
         value=value,
         low=float(interval.low),

@@ -11,6 +11,8 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from uqeval._lanes import Number, choose, isnan, larger, log
 from uqeval.inference.forms import Interval, beta_quantile, fay_feuer, z_quantile
 from uqeval.inference.sizes import Powers, Sizes
@@ -24,6 +26,7 @@ _CLUSTER = 0.4  # of a cluster beside those of UQ-C-index: nobody knows whether 
 # Uneven weights ask for more: as many times the part as rows are more than they are worth, at most …
 _MOST_AUC, _MOST_PAIRS, _MOST_AREA = 2.0, 3.0, 1.5
 _OF_AREA = 0.75  # … of areas three quarters of that
+_ABOVE = 0.25  # of a known row that no foreign one outranks
 _MOST = 3.0  # times the variance that few wrong clusters show
 # What half a wrong unit at ¼ of the ranks by one score and at ¾ by the other adds to a difference of areas …
 _APART = {AUGRC: 0.25, H_AUC: 0.5}
@@ -76,9 +79,16 @@ def pair_ends(tally: PairTally, se: Number, level: float) -> Interval:
     return _ranked_ends(tally.value, se, heavy / units.first, units.number, _PLACES, level)
 
 
-def precision_ends(value: float, se: float, rows: int, level: float) -> Interval:
-    """Of an average precision, with half a row of the smaller side beside it, ranked as badly or as well as can be."""
-    return _ranked_ends(value, se, 0.5 / rows, rows, (0.0, 1.0), level)
+def precision_ends(value: float, se: float, known: int, foreign: int, level: float) -> Interval:
+    """Of an average precision, with half a row of the smaller side beside it, ranked as badly or as well as can be.
+
+    A known row above all m foreign ones takes 1/(k + 1) off the precision at the k-th of them, about ln m/m in all.
+    """
+    rows, tail = min(known, foreign), (1 - level) / 2
+    above = _ABOVE * float((1 / np.arange(1, foreign + 1)).sum()) / foreign
+    low = _beside(value, se * se, max(0.5 / rows, above), rows, 0.0)
+    high = _beside(value, se * se, 0.5 / rows, rows, 1.0)
+    return Interval(beta_quantile(*low, tail), beta_quantile(*high, 1 - tail))
 
 
 def _ranked_ends(
