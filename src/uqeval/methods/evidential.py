@@ -6,6 +6,7 @@ The training loop is the user's: here are its loss and what the trained network 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -135,6 +136,6 @@ class EvidentialNetwork:
 
 def kl_to_uniform(alpha: Tensor) -> Tensor:
     """KL(Dir(α) ‖ Dir(1, …, 1)) of each row, in nats."""
-    total, classes = alpha.sum(dim=1), torch.tensor(float(alpha.shape[1]))
-    normalisers = total.lgamma() - alpha.lgamma().sum(dim=1) - classes.lgamma()
+    total = alpha.sum(dim=1)
+    normalisers = total.lgamma() - alpha.lgamma().sum(dim=1) - math.lgamma(alpha.shape[1])
     return normalisers + ((alpha - 1) * (alpha.digamma() - total.digamma()[:, None])).sum(dim=1)
