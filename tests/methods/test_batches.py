@@ -108,5 +108,7 @@ def test_a_batch_that_cannot_be_cut_is_an_error():
 def test_nan_in_a_part_is_named_by_its_row_of_the_batch():
     x = X.clone()
     x[7] = torch.nan
-    with pytest.raises(InputError, match=re.escape("batch 0 has NaN or infinity in 1 rows (first: row 7 of the batch)")):
+    with pytest.raises(
+        InputError, match=re.escape("batch 0 has NaN or infinity in 1 rows (first: row 7 of the batch)")
+    ):
         Softmax(Small(4)).predict([(x[:16], Y[:16])])

@@ -76,12 +76,15 @@ class LaplaceModel:
 
     Examples
     --------
-    .. code-block:: python
-
-        la = laplace.Laplace(model, "classification", hessian_structure="kron")
-        la.fit(train_loader)
-        la.optimize_prior_precision()
-        uq.methods.LaplaceModel(la).predict(test_loader)
+    >>> import torch
+    >>> class Fitted:  # in place of la = laplace.Laplace(model, "classification"); la.fit(train_loader)
+    ...     model = torch.nn.Linear(4, 3)
+    ...     def __call__(self, x, pred_type, link_approx):
+    ...         return torch.softmax(self.model(x), dim=1)
+    ...     def predictive_samples(self, x, pred_type, n_samples):
+    ...         return torch.softmax(self.model(x) + torch.randn(n_samples, len(x), 3), dim=2)
+    >>> LaplaceModel(Fitted(), samples=20).predict([(torch.zeros(2, 4), torch.tensor([0, 2]))])
+    Predictions(2 rows, 3 classes: labels, probs, 20 members)
     """
 
     def __init__(
