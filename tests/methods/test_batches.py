@@ -72,12 +72,11 @@ def test_a_row_that_does_not_fit_is_one_error_and_the_modes_come_back():
 
 
 def test_another_error_of_torch_is_not_taken_for_memory():
+    class Fails(nn.Module):
+        def forward(self, x):
+            raise RuntimeError("boom")
+
     with pytest.raises(RuntimeError, match="boom"):
-
-        class Fails(nn.Module):
-            def forward(self, x):
-                raise RuntimeError("boom")
-
         Softmax(Fails()).predict(LOADER)
 
 
@@ -101,7 +100,7 @@ def test_a_batch_that_cannot_be_cut_is_an_error():
         def forward(self, x):
             raise torch.cuda.OutOfMemoryError("CUDA out of memory.")
 
-    with pytest.raises(InputError, match="batch of 2 rows does not fit.*use a smaller batch"):
+    with pytest.raises(InputError, match=r"batch of 2 rows does not fit.*use a smaller batch"):
         Softmax(Packed()).predict([(packed, torch.tensor([0, 1]))])
 
 

@@ -164,7 +164,16 @@ def test_a_failure_leaves_no_draw_behind():
     assert bayesian.model.training
 
 
+def test_the_loss_of_held_out_rows_may_be_asked_for_in_eval_mode():
+    bayesian = make_bayesian()
+    bayesian.model.eval()
+    with torch.no_grad():
+        assert bayesian.loss(bayesian.model(X), Y, rows=12).isfinite()
+
+
 def test_what_cannot_be_used_is_an_error():
+    resting = make_bayesian()
+    resting.model.eval()
     for call, says in [
         (lambda: BayesianNetwork(make_net()), "no Gaussian weights. Use BayesianNetwork.from_model"),
         (lambda: BayesianNetwork.from_model(nn.ReLU()), "no Gaussian weights"),
@@ -172,8 +181,9 @@ def test_what_cannot_be_used_is_an_error():
         (lambda: BayesianNetwork.from_model(make_net(), prior_std=0), "`prior_std` must be a number above 0; it is 0"),
         (lambda: BayesianNetwork.from_model(make_net(), std=-1.0), "`std` must be a number above 0"),
         (lambda: make_bayesian().loss(X, Y, rows=0), "`rows` must be an int ≥ 1"),
-        (lambda: make_bayesian().loss(X, Y, rows=1, kl_weight=-1), "`kl_weight` must be ≥ 0"),
+        (lambda: make_bayesian().loss(X, Y, rows=1, kl_weight=-1), "`kl_weight` must be a number ≥ 0"),
         (lambda: BayesianNetwork.from_model("net"), "`model` is a str"),
+        (lambda: resting.loss(resting.model(X), Y, rows=12), "`model` is in eval mode, where weights are not drawn"),
     ]:
         with pytest.raises(InputError, match=says):
             call()

@@ -70,7 +70,7 @@ def test_what_cannot_be_used_is_an_error():
     for call, says in [
         (lambda: EvidentialNetwork(nn.Identity(), "tanh"), "`evidence` must be one of"),
         (lambda: network.loss(z, torch.tensor([0, 1]), form="mse"), "`form` must be one of"),
-        (lambda: network.loss(z, torch.tensor([0, 1]), kl_weight=-1), "`kl_weight` must be ≥ 0; it is -1"),
+        (lambda: network.loss(z, torch.tensor([0, 1]), kl_weight=-1), "`kl_weight` must be a number ≥ 0; it is -1"),
         (lambda: network.loss(z, torch.tensor([0, 1, 2])), r"`logits` have shape \(2, 3\) and `labels` \(3,\)"),
     ]:
         with pytest.raises(InputError, match=says):

@@ -88,7 +88,7 @@ def test_the_models_weights_statistics_modes_and_momenta_come_back_also_after_a_
     swag.predict(LOADER, train=LOADER)
     with pytest.raises(InputError, match="NaN"):
         swag.predict([(X * torch.nan, Y)], train=LOADER)
-    with pytest.raises(InputError, match=re.escape("SWAG (batch-norm): the model's output for batch 0")):
+    with pytest.raises(InputError, match=re.escape("SWAG: the model's output for batch 0")):
         swag.predict(LOADER, train=[(X * torch.nan, Y)])
     assert all(torch.equal(value, former[name]) for name, value in net.state_dict().items())
     assert [module.training for module in net.modules()] == modes
@@ -122,7 +122,7 @@ def test_what_cannot_be_used_is_an_error():
     for call, says in [
         (lambda: once.predict(LOADER, train=LOADER), "SWAG has collected weights 1 times. Call collect()"),
         (lambda: collected(make_net()).predict(LOADER), "`model` has batch-norm.*Pass train="),
-        (lambda: collected(make_net()).predict(LOADER, train=[]), "`loader` gave no rows"),
+        (lambda: collected(make_net()).predict(LOADER, train=[]), "`train` gave no rows"),
         (lambda: SWAG(broken).collect(), "NaN or infinity. Lower the learning rate"),
         (lambda: SWAG(make_net(), rank=1), "`rank` must be an int ≥ 2"),
         (lambda: SWAG(nn.ReLU()), "`model` has no parameters"),

@@ -117,11 +117,9 @@ class LaplaceModel:
         Parameters
         ----------
         loader : iterable of (x, y)
-            Batches, as a DataLoader gives them: x is a tensor or a dict of tensors, handed to `laplace` as it is; y are
-            class indices of shape (batch,).
+            Batches, as in `Softmax.predict`; x goes to `laplace` as it is.
         progress : None, False or callable
-            None shows a bar when stderr is a terminal and the work takes more than a second; False shows none; a
-            function is called as ``progress(stage, done, total)`` after each batch (total is None while unknown).
+            As in `Softmax.predict`.
 
         Returns
         -------

@@ -32,8 +32,7 @@ class TestTimeAugmentation:
     seed : int or numpy Generator
         Source of the passes' seeds for torch (not for NumPy or `random`). The global random state is left as it is.
     device : str or torch.device, optional
-        Where to run. Default: where the model's parameters are. ``"auto"``: on CUDA if there is any. The model
-        is moved back afterwards.
+        Where to run, as in `Softmax`.
 
     Examples
     --------
@@ -75,11 +74,9 @@ class TestTimeAugmentation:
         Parameters
         ----------
         loader : iterable of (x, y)
-            Batches, gone through once per augmentation in the same order (``shuffle=False``): x is a tensor, or a
-            tuple, list or dict of tensors, handed to the augmentation as it is; y are class indices of shape (batch,).
+            Batches, as in `Softmax.predict`, gone through once per augmentation in the same order (``shuffle=False``).
         progress : None, False or callable
-            None shows a bar when stderr is a terminal and the work takes more than a second; False shows none; a
-            function is called as ``progress(stage, done, total)`` after each batch (total is None while unknown).
+            As in `Softmax.predict`.
 
         Returns
         -------

@@ -28,11 +28,12 @@ from uqeval.methods.loop import (
     Progress,
     check_device,
     check_model,
-    check_positive,
+    check_number,
     draw_seeds,
     forked_rng,
     ready,
 )
+from uqeval.methods.weights import compute_weight
 
 _LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 
@@ -82,8 +83,7 @@ class BayesianNetwork:
         The same seed gives the same passes in every run, on one device; the first ones stay the same when `samples`
         grows. The global random state is left as it is.
     device : str or torch.device, optional
-        Where to run. Default: where the model's parameters are. ``"auto"``: on CUDA if there is any. The model
-        is moved back afterwards.
+        Where to run, as in `Softmax`.
 
     Examples
     --------
@@ -143,18 +143,14 @@ class BayesianNetwork:
         >>> len(list(bayesian.model.parameters()))  # means and ρ of weight and bias
         4
         """
-        check_positive("prior_std", prior_std)
-        check_positive("std", std)
+        check_number("prior_std", prior_std)
+        check_number("std", std)
         copied = copy.deepcopy(check_model("model", model))
         for layer in [module for module in copied.modules() if isinstance(module, _LAYERS)]:
             for name in ("weight", "bias"):
-                if parametrize.is_parametrized(layer, name):
-                    raise InputError(f"`model` has a {type(layer).__name__} that is parametrized already. Undo that.")
                 mean = getattr(layer, name)
                 if mean is not None:
-                    # unsafe: the check that it guards would draw random numbers.
-                    made = GaussianWeight(mean.detach(), prior_std, std).train(layer.training)
-                    parametrize.register_parametrization(layer, name, made, unsafe=True)
+                    compute_weight(layer, name, GaussianWeight(mean.detach(), prior_std, std))
         return cls(copied, samples, seed, device=device)
 
     def kl(self) -> Tensor:
@@ -180,8 +176,11 @@ class BayesianNetwork:
         tensor of shape ()
         """
         check_count("rows", rows)
-        if not kl_weight >= 0:
-            raise InputError(f"`kl_weight` must be ≥ 0; it is {kl_weight!r}.")
+        if logits.requires_grad and not any(weight.training for weight, _ in _weights(self.model)):
+            raise InputError(
+                "`model` is in eval mode, where weights are not drawn. Call model.train() first."
+            )
+        check_number("kl_weight", kl_weight, zero=True)
         return F.cross_entropy(logits, labels) + kl_weight / rows * self.kl()
 
     def predict(self, loader: Iterable[Any], *, progress: Progress = None) -> Predictions:
@@ -190,11 +189,9 @@ class BayesianNetwork:
         Parameters
         ----------
         loader : iterable of (x, y)
-            Batches, gone through once per pass in the same order (``shuffle=False``): x is a tensor, or a tuple, list
-            or dict of tensors, handed to the model as it is; y are class indices of shape (batch,).
+            Batches, as in `Softmax.predict`, gone through once per pass in the same order (``shuffle=False``).
         progress : None, False or callable
-            None shows a bar when stderr is a terminal and the work takes more than a second; False shows none; a
-            function is called as ``progress(stage, done, total)`` after each batch (total is None while unknown).
+            As in `Softmax.predict`.
 
         Returns
         -------

@@ -17,7 +17,7 @@ from torch.nn import functional as F  # noqa: N812 (as everybody calls it)
 from uqeval._check import check_choice
 from uqeval._errors import InputError
 from uqeval.inputs.predictions import Predictions
-from uqeval.methods.loop import Device, Progress, check_device, check_model, logits_of
+from uqeval.methods.loop import Device, Progress, check_device, check_model, check_number, logits_of
 
 _EVIDENCE: dict[str, Callable[[Tensor], Tensor]] = {"softplus": F.softplus, "relu": F.relu, "exp": torch.exp}
 
@@ -51,8 +51,7 @@ class EvidentialNetwork:
     evidence : {"softplus", "relu", "exp"}
         What makes an output ≥ 0. With "relu" a row without evidence has no gradient; "exp" overflows above 88.
     device : str or torch.device, optional
-        Where to run. Default: where the model's parameters are. ``"auto"``: on CUDA if there is any. The model
-        is moved back afterwards.
+        Where to run, as in `Softmax`.
 
     Examples
     --------
@@ -98,8 +97,7 @@ class EvidentialNetwork:
         tensor of shape ()
         """
         check_choice("form", form, list(_RISKS))
-        if not kl_weight >= 0:
-            raise InputError(f"`kl_weight` must be ≥ 0; it is {kl_weight!r}.")
+        check_number("kl_weight", kl_weight, zero=True)
         if logits.ndim != 2 or labels.shape != logits.shape[:1]:
             raise InputError(
                 f"`logits` have shape {tuple(logits.shape)} and `labels` {tuple(labels.shape)}. "
@@ -116,11 +114,9 @@ class EvidentialNetwork:
         Parameters
         ----------
         loader : iterable of (x, y)
-            Batches, as a DataLoader gives them: x is a tensor, or a tuple, list or dict of tensors, handed to the model
-            as it is; y are class indices of shape (batch,).
+            Batches, as in `Softmax.predict`.
         progress : None, False or callable
-            None shows a bar when stderr is a terminal and the work takes more than a second; False shows none; a
-            function is called as ``progress(stage, done, total)`` after each batch (total is None while unknown).
+            As in `Softmax.predict`.
 
         Returns
         -------

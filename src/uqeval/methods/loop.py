@@ -52,10 +52,11 @@ def check_device(device: Device) -> Device:
     return wanted
 
 
-def check_positive(name: str, value: Any) -> float:
-    """A finite number above 0."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-        raise InputError(f"`{name}` must be a number above 0; it is {value!r}.")
+def check_number(name: str, value: Any, *, zero: bool = False) -> float:
+    """A finite number above 0, or 0 where that is one."""
+    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    if not number or not 0 <= value < math.inf or (value == 0 and not zero):
+        raise InputError(f"`{name}` must be a number {'≥' if zero else 'above'} 0; it is {value!r}.")
     return float(value)
 
 
@@ -140,6 +141,8 @@ class Passes:
         None: a bar on the terminal after a second; False: none; else called as ``progress(stage, done, total)``.
     classes : function of int, optional
         How many classes an output of so many columns has. Default: as many.
+    name : str
+        Of the argument that `loader` is, for messages.
     """
 
     def __init__(
@@ -150,15 +153,17 @@ class Passes:
         progress: Progress = None,
         *,
         classes: Callable[[int], int] = int,
+        name: str = "loader",
     ) -> None:
         if not isinstance(loader, Iterable):
-            raise InputError(f"`loader` is a {type(loader).__name__}. Pass an iterable of (x, y) batches.")
+            raise InputError(f"`{name}` is a {type(loader).__name__}. Pass an iterable of (x, y) batches.")
         if count > 1 and isinstance(loader, Iterator):
             raise InputError(
-                f"`loader` is a {type(loader).__name__}, which can be gone through once, but {method} needs {count} "
+                f"`{name}` is a {type(loader).__name__}, which can be gone through once, but {method} needs {count} "
                 f"passes. Pass a DataLoader or a list of batches."
             )
-        self.method, self.loader, self.count, self._classes = method, loader, count, classes
+        self.method, self.loader, self.count = method, loader, count
+        self._classes, self._name = classes, name
         self._meter = _Meter(method, progress, count, _length(loader))
         self._logits: Float | None = None
         self._labels: Int = np.empty(0, dtype=np.int64)
@@ -237,7 +242,7 @@ class Passes:
             batch = ({key: value for key, value in batch.items() if key != "labels"}, batch["labels"])
         if not isinstance(batch, Sequence) or isinstance(batch, str) or len(batch) != 2:
             what = f"a {type(batch).__name__}" + (f" of {len(batch)}" if isinstance(batch, tuple | list) else "")
-            raise InputError(f"{self.method}: batch {index} of `loader` is {what}. Yield pairs (x, y).")
+            raise InputError(f"{self.method}: batch {index} of `{self._name}` is {what}. Yield pairs (x, y).")
         y = to_array("labels", batch[1])
         if y.ndim != 1:
             raise InputError(
@@ -270,11 +275,11 @@ class Passes:
 
     def _check_rows(self, rows: int) -> None:
         if not rows:
-            raise InputError(f"{self.method}: `loader` gave no rows. Pass at least one batch (x, y).")
+            raise InputError(f"{self.method}: `{self._name}` gave no rows. Pass at least one batch (x, y).")
 
     def _other_rows(self) -> NoReturn:
         raise InputError(
-            f"{self.method}: `loader` gave other labels in pass {self._done} than in pass 0. "
+            f"{self.method}: `{self._name}` gave other labels in pass {self._done} than in pass 0. "
             f"Use shuffle=False, so that all passes see the same rows in the same order."
         )
 

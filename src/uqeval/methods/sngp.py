@@ -13,12 +13,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import parametrize
 
 from uqeval._check import check_count
 from uqeval._errors import InputError
 from uqeval.inputs.predictions import Predictions
-from uqeval.methods.loop import Device, Passes, Progress, check_device, check_model, check_positive, ready
+from uqeval.methods.loop import Device, Passes, Progress, check_device, check_model, check_number, ready
+from uqeval.methods.weights import compute_weight
 
 _LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 _START = 30  # power iterations before training; then one a step, as the weights move little
@@ -81,15 +81,12 @@ def spectral_bound(model: nn.Module, bound: float = 0.95) -> nn.Module:
     >>> spectral_bound(layer, bound=0.6).weight[0].tolist()
     [0.2..., 0.2..., 0.2...]
     """
-    check_positive("bound", bound)
+    check_number("bound", bound)
     layers = [module for module in check_model("model", model).modules() if isinstance(module, _LAYERS)]
     if not layers:
         raise InputError("`model` has no linear or convolutional layer. Pass the layers below the Gaussian process.")
     for layer in layers:
-        if parametrize.is_parametrized(layer, "weight"):
-            raise InputError(f"`model` has a {type(layer).__name__} that is parametrized already. Undo that.")
-        made = SpectralBound(layer.weight, bound).train(layer.training)
-        parametrize.register_parametrization(layer, "weight", made, unsafe=True)
+        compute_weight(layer, "weight", SpectralBound(layer.weight, bound))
     return model
 
 
@@ -145,10 +142,9 @@ class RandomFeatureGP(nn.Module):
         super().__init__()
         size = check_count("random_features", random_features)
         width = check_count("in_features", in_features)
-        scale = math.sqrt(width) if length_scale is None else check_positive("length_scale", length_scale)
-        if not 0 <= mean_field < math.inf:
-            raise InputError(f"`mean_field` must be a number ≥ 0; it is {mean_field!r}.")
-        self.ridge, self.mean_field = check_positive("ridge", ridge), mean_field
+        scale = math.sqrt(width) if length_scale is None else check_number("length_scale", length_scale)
+        self.ridge = check_number("ridge", ridge)
+        self.mean_field = check_number("mean_field", mean_field, zero=True)
         stream = torch.Generator().manual_seed(check_count("seed", seed, 0))
         self.register_buffer("frequencies", torch.randn(size, width, generator=stream) / scale)
         self.register_buffer("phases", 2 * math.pi * torch.rand(size, generator=stream))
@@ -184,8 +180,7 @@ class SNGP:
         Trained with the cross entropy like any other; ends in one `RandomFeatureGP`, the layers below best bounded by
         `spectral_bound`.
     device : str or torch.device, optional
-        Where to run. Default: where the model's parameters are. ``"auto"``: on CUDA if there is any. The model
-        is moved back afterwards.
+        Where to run, as in `Softmax`.
 
     Examples
     --------
@@ -256,11 +251,9 @@ class SNGP:
         Parameters
         ----------
         loader : iterable of (x, y)
-            Batches, as a DataLoader gives them: x is a tensor, or a tuple, list or dict of tensors, handed to the model
-            as it is; y are class indices of shape (batch,).
+            Batches, as in `Softmax.predict`.
         progress : None, False or callable
-            None shows a bar when stderr is a terminal and the work takes more than a second; False shows none; a
-            function is called as ``progress(stage, done, total)`` after each batch (total is None while unknown).
+            As in `Softmax.predict`.
 
         Returns
         -------

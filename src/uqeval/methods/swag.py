@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import parameters_to_vector
 
 from uqeval._check import check_count
 from uqeval._errors import InputError
@@ -45,8 +44,7 @@ class SWAG:
         The same seed gives the same weights, on any device; the first draws stay the same when `samples` grows. The
         global random state is left as it is.
     device : str or torch.device, optional
-        Where `predict` runs. Default: where the model's parameters are. ``"auto"``: on CUDA if there is any. The model
-        is moved back afterwards.
+        Where `predict` runs, as in `Softmax`.
 
     Attributes
     ----------
@@ -90,7 +88,8 @@ class SWAG:
     @torch.no_grad()
     def collect(self) -> None:
         """Takes the model's weights as they are now: at the end of an epoch, late in training."""
-        weights = parameters_to_vector(self.model.parameters()).float()
+        # On the CPU: rank + 2 copies of the model would crowd a card.
+        weights = torch.cat([parameter.float().cpu().flatten() for parameter in self.model.parameters()])
         if not weights.isfinite().all():
             raise InputError("SWAG: the model's weights have NaN or infinity. Lower the learning rate.")
         if not self.collected:
@@ -110,14 +109,12 @@ class SWAG:
         Parameters
         ----------
         loader : iterable of (x, y)
-            Batches, gone through once per pass in the same order (``shuffle=False``): x is a tensor, or a tuple, list
-            or dict of tensors, handed to the model as it is; y are class indices of shape (batch,).
+            Batches, as in `Softmax.predict`, gone through once per pass in the same order (``shuffle=False``).
         train : iterable of (x, y), optional
             Batches of the training set. Needed where the model has batch-norm, whose statistics belong to its weights:
             they are taken anew for each draw, dropout off.
         progress : None, False or callable
-            None shows a bar when stderr is a terminal and the work takes more than a second; False shows none; a
-            function is called as ``progress(stage, done, total)`` after each batch (total is None while unknown).
+            As in `Softmax.predict`.
 
         Returns
         -------
@@ -135,7 +132,7 @@ class SWAG:
             passes = stack.enter_context(Passes("SWAG", loader, self.samples, progress))
             taking = None
             if norms and train is not None:
-                taking = stack.enter_context(Passes("SWAG (batch-norm)", train, self.samples, progress))
+                taking = stack.enter_context(Passes("SWAG", train, self.samples, progress, name="train"))
             stack.enter_context(_put_back(self.model))
             where = stack.enter_context(ready(self.model, self.device))
             stack.enter_context(forked_rng(where))
@@ -148,9 +145,9 @@ class SWAG:
         return Predictions(labels, member_logits=logits)
 
     def _draw(self, seed: int) -> Tensor:
-        """Weights, drawn on the CPU, so that they are the same on any device."""
-        stream, home = torch.Generator().manual_seed(seed), self._mean.device
-        own, shared = (torch.randn(n, generator=stream).to(home) for n in (len(self._mean), len(self._deviations)))
+        """Weights, the same whatever the device."""
+        stream = torch.Generator().manual_seed(seed)
+        own, shared = (torch.randn(size, generator=stream) for size in (len(self._mean), len(self._deviations)))
         diagonal = (self._squares / self.collected).sqrt() * own
         low_rank = sum(z * deviation for z, deviation in zip(shared, self._deviations, strict=True))
         return self._mean + (diagonal + low_rank / math.sqrt(len(self._deviations) - 1)) / math.sqrt(2)
