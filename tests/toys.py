@@ -29,9 +29,9 @@ def draw(name, rows, seed):
     return torch.tensor(x, dtype=torch.float32), torch.tensor(y)
 
 
-def make_net(dropout=0.2):
-    layers = [nn.Linear(2, 32), nn.ReLU(), nn.Dropout(dropout), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 2)]
-    return nn.Sequential(*layers)
+def make_net(dropout=0.3):
+    hidden = [nn.Linear(2, 32), nn.ReLU(), nn.Dropout(dropout), nn.Linear(32, 32), nn.ReLU(), nn.Dropout(dropout)]
+    return nn.Sequential(*hidden, nn.Linear(32, 2))
 
 
 class Residual(nn.Module):

@@ -30,7 +30,7 @@ from uqeval.methods import (  # noqa: E402
 OWN = {
     "Softmax": "entropy",
     "TemperatureScaling": "entropy",
-    "MCDropout": "mutual_information",
+    "MCDropout": "total_entropy",
     "TestTimeAugmentation": "vote_entropy",
     "DeepEnsemble": "mutual_information",
     "EvidentialNetwork": "vacuity",
@@ -45,7 +45,7 @@ def trained_ensemble(x, y):
 
 
 def trained_swag(x, y):
-    model = fit(make_net(), x, y)
+    model = fit(make_net(0.0), x, y)
     swag, optimizer = SWAG(model), torch.optim.SGD(model.parameters(), lr=0.2)
     for step in range(60):
         rows = torch.randperm(len(x))[:64]
@@ -64,10 +64,10 @@ def trained(x, y):
         "Softmax": Softmax(net),
         "TemperatureScaling": TemperatureScaling(net).fit([(x[:100], y[:100])]),
         "MCDropout": MCDropout(net, samples=20),
-        "TestTimeAugmentation": TestTimeAugmentation(net, [lambda x: x + 0.2 * torch.randn_like(x)] * 20),
+        "TestTimeAugmentation": TestTimeAugmentation(net, [lambda x: x + 0.5 * torch.randn_like(x)] * 20),
         "DeepEnsemble": trained_ensemble(x, y),
-        "EvidentialNetwork": EvidentialNetwork(make_net()),
-        "BayesianNetwork": BayesianNetwork.from_model(make_net(), samples=20),
+        "EvidentialNetwork": EvidentialNetwork(make_net(0.0)),
+        "BayesianNetwork": BayesianNetwork.from_model(make_net(0.0), samples=20),
         "SWAG": trained_swag(x, y),
     }
     evidential, bayesian = found["EvidentialNetwork"], found["BayesianNetwork"]
