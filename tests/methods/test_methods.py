@@ -873,3 +873,29 @@ def test_training_leaves_the_random_state_of_the_card():
     before = torch.cuda.get_rng_state()
     DeepEnsemble.train(lambda seed: nn.Linear(2, 2).cuda(), lambda model, seed: torch.rand(3, device="cuda"), members=2)
     assert torch.equal(torch.cuda.get_rng_state(), before)
+
+
+@needs_cuda
+def test_every_method_gives_on_a_card_what_it_gives_on_the_cpu():
+    for name in METHODS.keys() - {"MCDropout", "BayesianNetwork"}:  # those draw other numbers there
+        net = make_net()
+        loader = make_learned(net)
+        method = METHODS[name](net, device="cuda"), METHODS[name](net, device="cpu")
+        if name == "TemperatureScaling":
+            method = [scaling.fit(loader) for scaling in method]
+        card, cpu = (each.predict(loader).probs for each in method)
+        np.testing.assert_allclose(card, cpu, atol=1e-3, err_msg=name)
+        assert {tensor.device.type for tensor in net.state_dict().values()} == {"cpu"}
+
+
+@needs_cuda
+def test_a_batch_that_does_not_fit_on_a_card_is_halved():
+    third = torch.cuda.mem_get_info()[1] // 3
+
+    class Hungry(nn.Module):
+        def forward(self, x):
+            torch.empty(len(x) * third, dtype=torch.uint8, device=x.device)
+            return x[:, :CLASSES]
+
+    got = Softmax(Hungry(), device="cuda").predict(make_loader(8))
+    np.testing.assert_allclose(got.logits, make_rows()[0][:, :CLASSES])

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F  # noqa: N812 (as everybody calls it)
 from torch.nn.utils import parametrize
 
 from uqeval._check import check_count
@@ -60,12 +59,12 @@ class GaussianWeight(nn.Module):
 
     def forward(self, mean: Tensor) -> Tensor:
         if self.training:
-            return mean + F.softplus(self.rho) * torch.randn_like(mean)
-        return mean if self.held is None else mean + F.softplus(self.rho) * self.held
+            return mean + nn.functional.softplus(self.rho) * torch.randn_like(mean)
+        return mean if self.held is None else mean + nn.functional.softplus(self.rho) * self.held
 
     def kl(self, mean: Tensor) -> Tensor:
         """KL of the weight's distribution from its prior, in nats."""
-        std = F.softplus(self.rho)
+        std = nn.functional.softplus(self.rho)
         ratio = (std / self.prior_std) ** 2
         return 0.5 * (ratio - 1 - ratio.log() + (mean / self.prior_std) ** 2).sum()
 
@@ -177,11 +176,9 @@ class BayesianNetwork:
         """
         check_count("rows", rows)
         if logits.requires_grad and not any(weight.training for weight, _ in _weights(self.model)):
-            raise InputError(
-                "`model` is in eval mode, where weights are not drawn. Call model.train() first."
-            )
+            raise InputError("`model` is in eval mode, where weights are not drawn. Call model.train() first.")
         check_number("kl_weight", kl_weight, zero=True)
-        return F.cross_entropy(logits, labels) + kl_weight / rows * self.kl()
+        return nn.functional.cross_entropy(logits, labels) + kl_weight / rows * self.kl()
 
     def predict(self, loader: Iterable[Any], *, progress: Progress = None) -> Predictions:
         """Labels, every draw's logits and their mean probability for every row of the loader.

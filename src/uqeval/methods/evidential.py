@@ -12,14 +12,17 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F  # noqa: N812 (as everybody calls it)
 
 from uqeval._check import check_choice
 from uqeval._errors import InputError
 from uqeval.inputs.predictions import Predictions
 from uqeval.methods.loop import Device, Progress, check_device, check_model, check_number, logits_of
 
-_EVIDENCE: dict[str, Callable[[Tensor], Tensor]] = {"softplus": F.softplus, "relu": F.relu, "exp": torch.exp}
+_EVIDENCE: dict[str, Callable[[Tensor], Tensor]] = {
+    "softplus": nn.functional.softplus,
+    "relu": nn.functional.relu,
+    "exp": torch.exp,
+}
 
 
 def _squared(alpha: Tensor, total: Tensor, truth: Tensor) -> Tensor:
@@ -104,7 +107,7 @@ class EvidentialNetwork:
                 f"Pass (batch, K) and class indices (batch,)."
             )
         alpha = self._alpha(logits)
-        truth = F.one_hot(labels.long(), logits.shape[1]).to(alpha.dtype)
+        truth = nn.functional.one_hot(labels.long(), logits.shape[1]).to(alpha.dtype)
         risk = _RISKS[form](alpha, alpha.sum(dim=1, keepdim=True), truth)
         return (risk + kl_weight * kl_to_uniform(truth + (1 - truth) * alpha)).mean()
 

@@ -167,6 +167,7 @@ class Passes:
         self._meter = _Meter(method, progress, count, _length(loader))
         self._logits: Float | None = None
         self._labels: Int = np.empty(0, dtype=np.int64)
+        self._parts: Parts | None = None
         self._done = 0
 
     def __enter__(self) -> Passes:
@@ -224,10 +225,11 @@ class Passes:
         self, model: Model, device: torch.device, batches: Iterable[Any]
     ) -> Iterator[tuple[int, Float, NDArray[Any]]]:
         """(index, checked output, labels) of each batch."""
-        parts = Parts(self.method, device)
+        if self._parts is None or self._parts.device != device:
+            self._parts = Parts(self.method, device)
         for index, batch in enumerate(batches):
             x, y = self._pair(index, batch)
-            blocks = [self._checked(index, output, *at) for *at, output in parts.run(model, x, len(y))]
+            blocks = [self._checked(index, output, *at) for *at, output in self._parts.run(model, x, len(y))]
             yield index, blocks[0] if len(blocks) == 1 else np.concatenate(blocks), y
             self._meter.step()
 
