@@ -21,7 +21,7 @@ from torch import nn
 
 from uqeval._check import Float, Int, check_labels, check_seed, to_array
 from uqeval._errors import InputError
-from uqeval.methods.batches import Parts
+from uqeval.methods.parts import Parts
 
 Device: TypeAlias = str | torch.device | None
 Model: TypeAlias = Callable[[Any], Any]

@@ -105,6 +105,15 @@ def test_a_batch_that_cannot_be_cut_is_an_error():
         Softmax(Packed()).predict([(packed, torch.tensor([0, 1]))])
 
 
+def test_a_batch_that_cannot_be_cut_is_tried_whole_after_one_that_was():
+    class Labels(Small):
+        def forward(self, x):
+            return super().forward(x) if torch.is_tensor(x) else torch.eye(3)[x[0]]
+
+    got = Softmax(Labels(4)).predict([(X[:16], Y[:16]), ([list(range(3)) * 2], Y[:6])])
+    np.testing.assert_array_equal(got.logits[16:], np.eye(3)[[0, 1, 2, 0, 1, 2]])
+
+
 def test_nan_in_a_part_is_named_by_its_row_of_the_batch():
     x = X.clone()
     x[7] = torch.nan

@@ -61,7 +61,9 @@ class Parts:
         """(first row, rows, output) of each part of a batch."""
         start = 0
         while True:
-            count = min(rows - start, self._most or rows)
+            count = rows - start
+            if self._most is not None and count > self._most and can_cut(x, rows):
+                count = self._most
             try:
                 part = moved(x if count == rows else cut(x, start, start + count, rows), self.device)
                 with torch.inference_mode():
