@@ -1,5 +1,5 @@
-"""What the site shows and nobody writes by hand: charts, the example report, the help texts, heat maps of the last
-`make validate`. Into `docs/_made`.
+"""What the site shows and nobody writes by hand: charts, the example report, the help texts, the methods compared, heat
+maps of the last `make validate`. Into `docs/_made`.
 
 Made again when the package is newer than they are.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import warnings
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 
 HERE = Path(__file__).parent
 MADE = HERE / "_made"
+METHODS = HERE / "howto" / "methods.md"
 RESULTS = HERE.parent / "benchmarks" / "results.json"
 VALIDATED = HERE.parent / "validation" / "results.json"
 FEW = ("gap_to_certain", "mutual_information", "vote_entropy")
@@ -27,7 +29,7 @@ def everything() -> None:
     source = Path(uqeval.__file__).parent
     newest = max(
         path.stat().st_mtime
-        for path in (*source.rglob("*.*"), Path(__file__), RESULTS, *VALIDATED.parent.glob("*.*"))
+        for path in (*source.rglob("*.*"), Path(__file__), METHODS, RESULTS, *VALIDATED.parent.glob("*.*"))
         if path.suffix != ".pyc"
     )
     if stamp.exists() and stamp.stat().st_mtime > newest:
@@ -37,6 +39,7 @@ def everything() -> None:
     charts_and_report()
     helps()
     speed()
+    methods()
     heat_maps()
     stamp.touch()
 
@@ -99,6 +102,33 @@ def speed() -> None:
     for run in json.loads(RESULTS.read_text(encoding="utf-8"))["runs"].values():
         lines += [*_speed_of(run), ""]
     (MADE / "speed.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def methods() -> None:
+    """What the examples on the page of the methods find, run one after the other."""
+    import uqeval as uq
+
+    names: dict[str, Any] = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", uq.UQWarning)
+        for code in re.findall(r"^```python\n(.*?)^```", METHODS.read_text(encoding="utf-8"), re.M | re.S):
+            exec(code, names)
+    lines = [
+        "| method | accuracy | its score | UQ-AUC above a random score's | AURC of the entropy above Softmax's |",
+        "|---|---|---|---|---|",
+    ]
+    by_entropy = {pair["a"]: pair for pair in names["against_softmax"].to_dict()["pairs"]}
+    for name, pred in names["found"].items():
+        (chance,) = names["against_chance"][name].to_dict()["pairs"]
+        other = _difference(by_entropy[name], 4) if name in by_entropy else ""
+        accuracy = 1 - uq.truth.error_of(pred).mean()
+        lines.append(f"| {name} | {accuracy:.3f} | `{chance['a']}` | {_difference(chance, 2)} | {other} |")
+    (MADE / "methods.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _difference(pair: dict[str, Any], digits: int) -> str:
+    value, low, high = (f"{pair[key]:+.{digits}f}" for key in ("difference", "low", "high"))
+    return f"{value} ({low} to {high})"
 
 
 def heat_maps() -> None:

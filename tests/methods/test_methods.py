@@ -18,7 +18,17 @@ from torch import nn  # noqa: E402
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset  # noqa: E402
 
 from uqeval._errors import InputError, UQWarning  # noqa: E402
-from uqeval.methods import DeepEnsemble, MCDropout, Softmax, TemperatureScaling, loop  # noqa: E402
+from uqeval.methods import (  # noqa: E402
+    SWAG,
+    BayesianNetwork,
+    DeepEnsemble,
+    EvidentialNetwork,
+    MCDropout,
+    Softmax,
+    TemperatureScaling,
+    TestTimeAugmentation,
+    loop,
+)
 from uqeval.scores import mutual_information  # noqa: E402
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
@@ -103,11 +113,25 @@ class Returns(nn.Module):
         return self.change(self.head(self.drop(x)))
 
 
+class CollectedSWAG(SWAG):
+    def __init__(self, model, **options):
+        super().__init__(model, **options)
+        self.collect()
+        self.collect()
+
+    def predict(self, loader, **options):
+        return super().predict(loader, train=make_loader(), **options)
+
+
 METHODS = {
     "Softmax": Softmax,
     "DeepEnsemble": lambda model, **options: DeepEnsemble([model, model], **options),
     "MCDropout": lambda model, **options: MCDropout(model, samples=2, **options),
     "TemperatureScaling": lambda model, **options: TemperatureScaling(model, **options),
+    "TestTimeAugmentation": lambda model, **options: TestTimeAugmentation(model, [lambda x: x] * 2, **options),
+    "EvidentialNetwork": EvidentialNetwork,
+    "BayesianNetwork": lambda model, **options: BayesianNetwork.from_model(model, samples=2, **options),
+    "SWAG": lambda model, **options: CollectedSWAG(model, samples=2, **options),
 }
 
 
@@ -551,7 +575,7 @@ def test_modes_come_back_when_the_model_fails():
 
 
 def test_the_model_runs_in_eval_mode_without_a_graph():
-    for name in ["Softmax", "DeepEnsemble", "TemperatureScaling"]:
+    for name in ["Softmax", "DeepEnsemble", "TemperatureScaling", "TestTimeAugmentation", "EvidentialNetwork"]:
         net = make_net()
         loader, recorder = make_learned(net), Recorder(net)
         run(name, recorder, loader)
@@ -560,7 +584,7 @@ def test_the_model_runs_in_eval_mode_without_a_graph():
 
 
 def test_a_shuffled_loader_is_caught():
-    for name in ["DeepEnsemble", "MCDropout"]:
+    for name in ["DeepEnsemble", "MCDropout", "TestTimeAugmentation", "BayesianNetwork", "SWAG"]:
         with pytest.raises(InputError, match=f"{name}.*pass 1.*shuffle=False"):
             run(name, make_net(), make_loader(shuffle=True, rows=200))
 
@@ -730,7 +754,8 @@ def test_asking_for_a_result_too_early_is_a_bug():
 
 
 def test_progress_counts_the_batches_of_all_passes():
-    for name, passes in [("Softmax", 1), ("DeepEnsemble", 2), ("MCDropout", 2)]:
+    passes_of = {"Softmax": 1, "EvidentialNetwork": 1, "DeepEnsemble": 2, "MCDropout": 2, "TestTimeAugmentation": 2}
+    for name, passes in {**passes_of, "BayesianNetwork": 2}.items():
         seen = []
         run(name, make_net(), make_loader(), progress=lambda *args, seen=seen: seen.append(args))
         assert seen == [(name, i, 5 * passes) for i in range(1, 5 * passes + 1)]
@@ -848,3 +873,29 @@ def test_training_leaves_the_random_state_of_the_card():
     before = torch.cuda.get_rng_state()
     DeepEnsemble.train(lambda seed: nn.Linear(2, 2).cuda(), lambda model, seed: torch.rand(3, device="cuda"), members=2)
     assert torch.equal(torch.cuda.get_rng_state(), before)
+
+
+@needs_cuda
+def test_every_method_gives_on_a_card_what_it_gives_on_the_cpu():
+    for name in METHODS.keys() - {"MCDropout", "BayesianNetwork"}:  # those draw other numbers there
+        net = make_net()
+        loader = make_learned(net)
+        method = METHODS[name](net, device="cuda"), METHODS[name](net, device="cpu")
+        if name == "TemperatureScaling":
+            method = [scaling.fit(loader) for scaling in method]
+        card, cpu = (each.predict(loader).probs for each in method)
+        np.testing.assert_allclose(card, cpu, atol=1e-3, err_msg=name)
+        assert {tensor.device.type for tensor in net.state_dict().values()} == {"cpu"}
+
+
+@needs_cuda
+def test_a_batch_that_does_not_fit_on_a_card_is_halved():
+    third = torch.cuda.mem_get_info()[1] // 3
+
+    class Hungry(nn.Module):
+        def forward(self, x):
+            torch.empty(len(x) * third, dtype=torch.uint8, device=x.device)
+            return x[:, :CLASSES]
+
+    got = Softmax(Hungry(), device="cuda").predict(make_loader(8))
+    np.testing.assert_allclose(got.logits, make_rows()[0][:, :CLASSES])

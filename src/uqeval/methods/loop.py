@@ -6,6 +6,7 @@ What the logits mean is left to `Predictions`.
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,12 +16,15 @@ from typing import Any, Literal, NoReturn, TypeAlias
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from uqeval._check import Float, Int, check_labels, check_seed, to_array
 from uqeval._errors import InputError
+from uqeval.methods.parts import Parts
 
 Device: TypeAlias = str | torch.device | None
+Model: TypeAlias = Callable[[Any], Any]
 Progress: TypeAlias = Callable[[str, int, int | None], object] | Literal[False] | None
 
 _PATIENCE = 1.0  # seconds of work before a bar appears
@@ -46,6 +50,14 @@ def check_device(device: Device) -> Device:
     if wanted.type == "cuda" and not torch.cuda.is_available():
         raise InputError(f'`device` is {str(wanted)!r} but torch sees no CUDA device. Pass None, "auto" or "cpu".')
     return wanted
+
+
+def check_number(name: str, value: Any, *, zero: bool = False) -> float:
+    """A finite number above 0, or 0 where that is one."""
+    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    if not number or not 0 <= value < math.inf or (value == 0 and not zero):
+        raise InputError(f"`{name}` must be a number {'≥' if zero else 'above'} 0; it is {value!r}.")
+    return float(value)
 
 
 def draw_seeds(seed: int | np.random.Generator, count: int) -> list[int]:
@@ -127,20 +139,35 @@ class Passes:
         How many passes there will be.
     progress : None, False or callable
         None: a bar on the terminal after a second; False: none; else called as ``progress(stage, done, total)``.
+    classes : function of int, optional
+        How many classes an output of so many columns has. Default: as many.
+    name : str
+        Of the argument that `loader` is, for messages.
     """
 
-    def __init__(self, method: str, loader: Iterable[Any], count: int, progress: Progress = None) -> None:
+    def __init__(
+        self,
+        method: str,
+        loader: Iterable[Any],
+        count: int,
+        progress: Progress = None,
+        *,
+        classes: Callable[[int], int] = int,
+        name: str = "loader",
+    ) -> None:
         if not isinstance(loader, Iterable):
-            raise InputError(f"`loader` is a {type(loader).__name__}. Pass an iterable of (x, y) batches.")
+            raise InputError(f"`{name}` is a {type(loader).__name__}. Pass an iterable of (x, y) batches.")
         if count > 1 and isinstance(loader, Iterator):
             raise InputError(
-                f"`loader` is a {type(loader).__name__}, which can be gone through once, but {method} needs {count} "
+                f"`{name}` is a {type(loader).__name__}, which can be gone through once, but {method} needs {count} "
                 f"passes. Pass a DataLoader or a list of batches."
             )
         self.method, self.loader, self.count = method, loader, count
+        self._classes, self._name = classes, name
         self._meter = _Meter(method, progress, count, _length(loader))
         self._logits: Float | None = None
         self._labels: Int = np.empty(0, dtype=np.int64)
+        self._parts: Parts | None = None
         self._done = 0
 
     def __enter__(self) -> Passes:
@@ -149,7 +176,7 @@ class Passes:
     def __exit__(self, *error: object) -> None:
         self._meter.close()
 
-    def run(self, model: nn.Module, device: torch.device, reseed: Callable[[], None] | None = None) -> None:
+    def run(self, model: Model, device: torch.device, reseed: Callable[[], None] | None = None) -> None:
         """One pass of a `ready` model; `reseed` makes its random numbers those of this pass."""
         if reseed is not None:
             reseed()  # what the loader draws for itself
@@ -160,11 +187,7 @@ class Passes:
         labels: list[Any] = []
         ask = "All outputs must have the same classes."
         start = 0
-        for index, batch in enumerate(batches):
-            x, y = self._pair(index, batch)
-            with torch.inference_mode():
-                output = model(_moved(x, device))
-            block = self._checked(index, output, len(y))
+        for index, block, y in self._outputs(model, device, batches):
             stop = start + len(y)
             if self._logits is None:
                 if logits and block.shape[1] != logits[0].shape[1]:
@@ -178,18 +201,37 @@ class Passes:
                     self._other_rows()
                 self._logits[self._done, start:stop] = block
             start = stop
-            self._meter.step()
         if self._logits is None:
-            if not start:
-                raise InputError(f"{self.method}: `loader` gave no rows. Pass at least one batch (x, y).")
+            self._check_rows(start)
             first = np.concatenate(logits)
-            self._labels = check_labels(np.concatenate(labels), first.shape[1])
+            self._labels = check_labels(np.concatenate(labels), self._classes(first.shape[1]))
             self._logits = np.empty((self.count, *first.shape))
             self._logits[0] = first
             self._meter.batches(len(logits))
         elif start != len(self._labels):
             self._other_rows()
         self._done += 1
+
+    def sweep(self, model: Model, device: torch.device) -> None:
+        """One pass whose outputs nobody keeps, for what layers gather on the way; rows may come in any order."""
+        rows = batches = 0
+        for _, _, y in self._outputs(model, device, self.loader):
+            rows, batches = rows + len(y), batches + 1
+        self._check_rows(rows)
+        self._meter.batches(batches)
+        self._done += 1
+
+    def _outputs(
+        self, model: Model, device: torch.device, batches: Iterable[Any]
+    ) -> Iterator[tuple[int, Float, NDArray[Any]]]:
+        """(index, checked output, labels) of each batch."""
+        if self._parts is None or self._parts.device != device:
+            self._parts = Parts(self.method, device)
+        for index, batch in enumerate(batches):
+            x, y = self._pair(index, batch)
+            blocks = [self._checked(index, output, *at) for *at, output in self._parts.run(model, x, len(y))]
+            yield index, blocks[0] if len(blocks) == 1 else np.concatenate(blocks), y
+            self._meter.step()
 
     def result(self) -> tuple[Float, Int]:
         """Logits (passes, n, K) and labels (n,)."""
@@ -198,9 +240,11 @@ class Passes:
         return self._logits, self._labels
 
     def _pair(self, index: int, batch: Any) -> tuple[Any, Any]:
+        if isinstance(batch, Mapping) and "labels" in batch:  # as Hugging Face's collators make them
+            batch = ({key: value for key, value in batch.items() if key != "labels"}, batch["labels"])
         if not isinstance(batch, Sequence) or isinstance(batch, str) or len(batch) != 2:
             what = f"a {type(batch).__name__}" + (f" of {len(batch)}" if isinstance(batch, tuple | list) else "")
-            raise InputError(f"{self.method}: batch {index} of `loader` is {what}. Yield pairs (x, y).")
+            raise InputError(f"{self.method}: batch {index} of `{self._name}` is {what}. Yield pairs (x, y).")
         y = to_array("labels", batch[1])
         if y.ndim != 1:
             raise InputError(
@@ -208,8 +252,8 @@ class Passes:
             )
         return batch[0], y
 
-    def _checked(self, index: int, output: Any, rows: int) -> Float:
-        """A batch's logits as a float64 copy."""
+    def _checked(self, index: int, output: Any, start: int, rows: int) -> Float:
+        """The logits of a batch's rows from `start` on, as a float64 copy."""
         ask = "Return a tensor of logits (batch, K)."
         if not isinstance(output, torch.Tensor):
             self._fail(index, f"is a {type(output).__name__}", ask)
@@ -223,7 +267,7 @@ class Passes:
         block: Float = np.array(output.detach().cpu().to(torch.float64).numpy())
         bad = ~np.isfinite(block).all(axis=1)
         if bad.any():
-            where = f"(first: row {int(bad.argmax())} of the batch)"
+            where = f"(first: row {start + int(bad.argmax())} of the batch)"
             self._fail(index, f"has NaN or infinity in {int(bad.sum())} rows {where}", "Mend the model or its inputs.")
         return block
 
@@ -231,9 +275,13 @@ class Passes:
         where = f"batch {index}" + (f" in pass {self._done}" if self.count > 1 else "")
         raise InputError(f"{self.method}: the model's output for {where} {what}. {advice}")
 
+    def _check_rows(self, rows: int) -> None:
+        if not rows:
+            raise InputError(f"{self.method}: `{self._name}` gave no rows. Pass at least one batch (x, y).")
+
     def _other_rows(self) -> NoReturn:
         raise InputError(
-            f"{self.method}: `loader` gave other labels in pass {self._done} than in pass 0. "
+            f"{self.method}: `{self._name}` gave other labels in pass {self._done} than in pass 0. "
             f"Use shuffle=False, so that all passes see the same rows in the same order."
         )
 
@@ -246,19 +294,6 @@ def logits_of(
         passes.run(model, where)
     logits, labels = passes.result()
     return logits[0], labels
-
-
-def _moved(x: Any, device: torch.device) -> Any:
-    """Tensors in tuples, lists and dicts too; whatever else has a method `to` (packed sequences) moves itself."""
-    if hasattr(x, "to"):
-        return x.to(device)
-    if isinstance(x, Mapping):
-        return {key: _moved(value, device) for key, value in x.items()}
-    if isinstance(x, tuple) and hasattr(x, "_fields"):
-        return type(x)(*(_moved(value, device) for value in x))
-    if isinstance(x, tuple | list):
-        return type(x)(_moved(value, device) for value in x)
-    return x
 
 
 def _length(loader: Iterable[Any]) -> int | None:

@@ -40,7 +40,8 @@ class Softmax:
         ----------
         loader : iterable of (x, y)
             Batches, as a DataLoader gives them: x is a tensor, or a tuple, list or dict of tensors, handed to the model
-            as it is; y are class indices of shape (batch,).
+            as it is; y are class indices of shape (batch,). A batch may also be a dict with y under ``"labels"``; the
+            rest of it is x.
         progress : None, False or callable
             None shows a bar when stderr is a terminal and the work takes more than a second; False shows none; a
             function is called as ``progress(stage, done, total)`` after each batch (total is None while unknown).
