@@ -114,12 +114,8 @@ def _tables(study: RealStudy) -> list[Grid]:
         "adjusted": lambda row: p_text(row["p_adjusted"]),
     }
     wide: dict[str, tuple[str, list[Row], Column]] = {
-        "With accuracy held fixed": (
-            "models",
-            more["accuracy_fixed"],
-            lambda _: "partial correlation: as if all were equally accurate",
-        ),
-        WORDS["one_vs_rest"]: ("models", more["one_vs_rest"], lambda _: "entropy, shared by all classes"),
+        "With accuracy held fixed": ("models", more["accuracy_fixed"], lambda _: "as if equally accurate"),
+        WORDS["one_vs_rest"]: ("models", more["one_vs_rest"], lambda _: "by entropy"),
         "By score": ("score", more["by_score"], _text("score")),
         "By accuracy of the models": (
             "models",
