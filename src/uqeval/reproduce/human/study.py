@@ -12,7 +12,7 @@ from uqeval.reproduce.human import figures
 from uqeval.reproduce.human.tables import FLOORS, main_rows, several_label
 from uqeval.reproduce.human.verdicts import WORDS, captions, drivers, shown_p, verdicts
 from uqeval.reproduce.names import COLUMNS, FOUR, HEADS, MAIN, MEANINGS, TITLES, TOP_LABEL, TRUTHS, Row
-from uqeval.reproduce.page import Makers, Page, setting
+from uqeval.reproduce.page import Makers, Page, setting, span
 from uqeval.reproduce.study import Study, csv_text, percent_cell, pick
 
 _UNSHOWN = ("title", "tied_majorities", "majority_is_label", "text", "accuracies", "undefined")
@@ -70,7 +70,7 @@ class RealStudy(Study):
                 ("models in all", f"{s['models']}"),
                 ("rows", f"{s['rated']:,}"),
                 ("classes", f"{s['classes']:,}"),
-                *([("accuracies", f"{accuracies[0]:.2f} to {accuracies[1]:.2f}")] if accuracies else []),
+                *([("accuracies", span(accuracies, "{:.2f}"))] if accuracies else []),
             ],
             short=[
                 *self.verdicts().items(),
