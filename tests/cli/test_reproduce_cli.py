@@ -10,6 +10,7 @@ from rich.console import Console
 
 import commands
 import uqeval
+from uqeval.cli import output
 from uqeval.cli import reproduce as command
 
 TINY = """
@@ -94,6 +95,15 @@ def test_theorems_prints_its_verdicts(tmp_path, undrawn):
     found = json.loads(run("theorems", "--out", out, "--populations", 5, "--json", "-"))
     assert found == json.loads((out / "table.json").read_text(encoding="utf-8"))
     assert run("theorems", "--out", out, "--populations", 2, "-q") == ""
+
+
+def test_a_console_without_unicode_spells_the_papers_symbols():
+    output.use_words()
+    printed = str(uqeval.reproduce.theorems(populations=1))
+    spelled = printed.encode("ascii", "uqeval").decode("ascii")
+    assert "\\u" not in spelled.lower()
+    assert "Scores in E(phi) have" in spelled.replace("\n", " ")
+    assert [output._WORDS[sign] for sign in ("ϕ", "φ")] == ["phi", "varphi"]
 
 
 def test_a_folder_of_the_commands_own_name_is_the_default(tmp_path, monkeypatch, undrawn):

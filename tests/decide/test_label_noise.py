@@ -81,6 +81,35 @@ def test_a_certificate_is_overturned_by_no_fewer_hidden_errors_than_it_says():
     assert not uq.label_noise(s, e, max_risk=0.001, rates=[0.0]).overturns[-1].holds
 
 
+def test_a_certificate_of_independent_rows_is_overturned_by_no_fewer_labels_and_of_clusters_it_may_be():
+    def feasible(s, e, hidden, **more):
+        worse = e.copy()
+        worse[list(hidden)] = 1
+        return uq.choose_threshold(s, worse, max_risk=0.6, level=0.8, **more).feasible
+
+    rng, counts = np.random.default_rng(4), []
+    while len(counts) < 25:
+        n = int(rng.integers(9, 13))
+        s, e = rng.integers(0, 6, n).astype(float), (rng.random(n) < 0.2).astype(int)
+        if not e.any():
+            continue
+        found = uq.label_noise(s, e, max_risk=0.6, level=0.8, rates=[0.0]).overturns[-1]
+        if not found.holds:
+            continue
+        fewer = itertools.combinations(np.flatnonzero(e == 0), found.labels - 1)
+        with noted(s=s, e=e):
+            assert all(feasible(s, e, hidden) for hidden in fewer)
+        counts.append(found.labels)
+    assert max(counts) > 2
+
+    s, pairs = np.array([int(digit) for digit in "245020443544425055053243352152"], float), np.arange(30) // 2
+    e = np.isin(np.arange(30), [5, 10]).astype(int)
+    found = uq.label_noise(s, e, max_risk=0.4, level=0.9, rates=[0.0], clusters=pairs).overturns[-1]
+    e[4] = 1
+    assert found.labels == 2
+    assert not uq.choose_threshold(s, e, max_risk=0.4, level=0.9, clusters=pairs).feasible
+
+
 def test_predictions_dicts_and_arrays_give_the_same_curve_as_plain_data():
     pred = uq.datasets.example()
     names = ["entropy", "mutual_information"]

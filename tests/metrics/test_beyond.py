@@ -5,15 +5,18 @@ from __future__ import annotations
 import itertools
 import math
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.optimize import linprog
 
+import uqeval as uq
 from cases import noted
 from uqeval import metrics
 from uqeval._errors import UQWarning
 
+PAGE = Path(__file__).parents[2] / "docs" / "theory" / "beyond.md"
 RANKINGS = np.array([r for r in itertools.product(range(4), repeat=4) if set(r) == set(range(max(r) + 1))])  # 75
 
 
@@ -32,7 +35,7 @@ def population(rng, classes, kind, points=4):
 
 
 def parts(truth, probs):
-    """c, φ and what the best order is: c·sgn(φ − ½), then φ."""
+    """c, ϕ and what the best order is: c·sgn(ϕ − ½), then ϕ."""
     top = probs.argmax(axis=1)
     c, phi = probs.max(axis=1), 1 - truth[np.arange(len(top)), top]
     phi = np.round(phi, 12)  # equal but for rounding
@@ -47,9 +50,37 @@ def below(truth, probs):
     return np.einsum("iy,jz,iyjz->ij", truth, truth, d[:, :, None, None] < d[None, None])
 
 
-def credit(scores):
-    first, second = scores[..., :, None], scores[..., None, :]
+def below_by_error(c, phi):
+    """The same, of any number c of the inputs in place of the confidence."""
+    d, law = np.outer(c, [-1.0, 1.0]), np.stack([1 - phi, phi], axis=1)
+    return np.einsum("iy,jz,iyjz->ij", law, law, d[:, :, None, None] < d[None, None])
+
+
+def credit(ranks):
+    first, second = ranks[..., :, None], ranks[..., None, :]
     return (first < second) + 0.5 * (first == second)
+
+
+def assert_best_exactly(mass, before, c, phi, best):
+    """`best` has the largest value, other rankings do if they keep what they must, and lose what the theorem says."""
+    pairs = np.outer(mass, mass) * before
+    values = np.einsum("ij,rij->r", pairs, credit(RANKINGS)) / pairs.sum()
+    top = np.einsum("ij,ij->", pairs, credit(best)) / pairs.sum()
+    assert top == pytest.approx(values.max(), abs=1e-13)
+
+    # Which pairs an optimal score must order, and how; it is free to order the others.
+    surer = np.where(c[:, None] > c[None, :], phi[:, None], phi[None, :])
+    of_surer = np.sign(c[:, None] - c) * (2 * surer - 1)
+    weight = np.where(c[:, None] == c[None, :], phi[:, None] - phi[None, :], of_surer)
+    weight *= (c[:, None] > 0) | (c[None, :] > 0)  # D = D' = 0 is never compared
+    order = np.sign(RANKINGS[:, :, None] - RANKINGS[:, None, :])
+    wrong, tied = np.sign(weight) * order < 0, (weight != 0) & (order == 0)
+    optimal = values > values.max() - 1e-13
+    np.testing.assert_array_equal(optimal, ~(wrong | tied).any(axis=(1, 2)))
+
+    lost = np.einsum("i,j,rij->r", mass, mass, np.abs(weight) * (wrong + tied / 2)) / (2 * pairs.sum())
+    np.testing.assert_allclose(top - values, lost, atol=1e-13)
+    return values, optimal
 
 
 def populations(seed, each, classes=range(2, 11)):
@@ -65,25 +96,9 @@ def populations(seed, each, classes=range(2, 11)):
 def test_top_label_c_index_is_best_exactly_for_the_order_of_confidence_signed_by_the_chance_of_error():
     for kind, mass, truth, probs in populations(0, 12):
         c, phi, best = parts(truth, probs)
-        pairs = np.outer(mass, mass) * below(truth, probs)
-        values = np.einsum("ij,rij->r", pairs, credit(RANKINGS)) / pairs.sum()
-        top = np.einsum("ij,ij->", pairs, credit(best)) / pairs.sum()
-        assert top == pytest.approx(values.max(), abs=1e-13)
-
-        # Which pairs an optimal score must order, and how; it is free to order the others.
-        surer = np.where(c[:, None] > c[None, :], phi[:, None], phi[None, :])
-        of_surer = np.sign(c[:, None] - c) * (2 * surer - 1)
-        weight = np.where(c[:, None] == c[None, :], phi[:, None] - phi[None, :], of_surer)
-        order = np.sign(RANKINGS[:, :, None] - RANKINGS[:, None, :])
-        wrong, tied = np.sign(weight) * order < 0, (weight != 0) & (order == 0)
-        optimal = values > values.max() - 1e-13
-        np.testing.assert_array_equal(optimal, ~(wrong | tied).any(axis=(1, 2)))
+        values, optimal = assert_best_exactly(mass, below(truth, probs), c, phi, best)
         if kind == "no ties":
             assert optimal.sum() == 1
-
-        # What the others lose.
-        lost = np.einsum("i,j,rij->r", mass, mass, np.abs(weight) * (wrong + tied / 2)) / (2 * pairs.sum())
-        np.testing.assert_allclose(top - values, lost, atol=1e-13)
 
         # The function itself, each input and label a weighted row.
         k = truth.shape[1]
@@ -92,6 +107,33 @@ def test_top_label_c_index_is_best_exactly_for_the_order_of_confidence_signed_by
         for ranking, value in zip(RANKINGS[::25], values[::25], strict=True):
             found = metrics.top_label_c_index(np.repeat(ranking, k), *rows[:2], weights=rows[2])
             assert found == pytest.approx(value, abs=1e-12)
+
+
+def test_any_number_of_the_input_will_do_as_confidence_and_two_that_are_0_are_not_compared():
+    rng, zeros = np.random.default_rng(7), 0
+    for kind, mass, truth, probs in populations(7, 6, [2, 3, 10]):
+        _, phi, _ = parts(truth, probs)
+        c = np.r_[rng.integers(0, 3, 3) / 2, 1.0] if kind != "no ties" else rng.exponential(size=4)
+        zeros += np.count_nonzero(c == 0) > 1
+        best = np.unique(np.stack([c * np.sign(phi - 0.5), phi], axis=1), axis=0, return_inverse=True)[1].reshape(-1)
+        assert_best_exactly(mass, below_by_error(c, phi), c, phi, best)
+    assert zeros > 5
+
+
+def test_misalignment_is_not_best_for_the_c_index_of_more_classes_as_often_as_the_page_says():
+    rng, shares = np.random.default_rng(0), []
+    for k, _ in itertools.product((2, 3, 5, 10), range(400)):
+        mass, truth, probs = population(rng, k, "no ties")
+        gap = 1 - probs
+        before = np.einsum("iy,jz,iyjz->ij", truth, truth, gap[:, :, None, None] < gap[None, None])
+        lost = []
+        for pairs, order in ((before, uq.truth.varphi(truth, probs)), (below(truth, probs), parts(truth, probs)[2])):
+            weigh = np.outer(mass, mass) * pairs
+            lost.append(np.einsum("ij,rij->r", weigh, credit(RANKINGS)).max() - (weigh * credit(order)).sum())
+        assert lost[1] < 1e-13
+        shares.append(lost[0] > 1e-13)
+    percent = [math.floor(100 * share + 0.5) for share in np.reshape(shares, (4, 400)).mean(axis=1)]
+    assert f"{', '.join(map(str, percent[:3]))} and {percent[3]}%" in PAGE.read_text(encoding="utf-8")
 
 
 def test_below_zero_the_best_order_holds_majority_predictions_alone_and_above_it_adds_others_alone():
@@ -130,6 +172,8 @@ def margin(p, q):
     rows, bounds = [], []
     for b, d in itertools.product(range(k), range(k)):
         sign = np.sign(p[b] - q[d])
+        if sign == 0:  # any order will do
+            continue
         for i, j in itertools.product(range(k), range(k)):
             first, second = (np.eye(k)[b] + np.eye(k)[i]) / 2, (np.eye(k)[d] + np.eye(k)[j]) / 2
             rows.append([*(-sign * np.outer(first, second)).reshape(-1), float(i == b and j == d)])
@@ -141,8 +185,8 @@ def margin(p, q):
 
 def runs(p, q):
     """Stretches of the same input among all probabilities in order."""
-    whose = np.repeat([0, 1], len(p))[np.argsort(np.concatenate([p, q]))]
-    return 1 + int(np.count_nonzero(np.diff(whose)))
+    whose = np.repeat([0, 1], p.shape[-1])[np.argsort(np.concatenate([p, q], axis=-1))]
+    return 1 + np.count_nonzero(np.diff(whose), axis=-1)
 
 
 def test_no_weights_of_pairs_make_misalignment_the_best_order_where_the_probabilities_of_two_inputs_interleave():
@@ -155,6 +199,18 @@ def test_no_weights_of_pairs_make_misalignment_the_best_order_where_the_probabil
             assert margin(p, q) == pytest.approx(float(apart), abs=1e-9)
         seen.add((k, apart))
     assert seen == {(2, True), (3, True), (3, False), (4, True), (4, False)}
+    for p in ([0.6, 0.4], [0.4, 0.3, 0.3], [0.5, 0.3, 0.2], [0.4, 0.3, 0.2, 0.1], [0.6, 0.4, 0.0]):  # of both inputs
+        for q in itertools.permutations(p):
+            with noted(p=p, q=q):
+                assert margin(np.array(p), np.array(q)) == pytest.approx(float(len(set(p)) < 3), abs=1e-9)
+
+
+def test_random_predictions_interleave_as_often_as_the_page_says():
+    rng, text = np.random.default_rng(8), " ".join(PAGE.read_text(encoding="utf-8").split())
+    three, ten = ((runs(*rng.dirichlet(np.ones(k), (2, 20_000))) > 3).mean() for k in (3, 10))
+    assert "three classes interleave with probability .75, of ten classes with more than .999" in text
+    assert three == pytest.approx(0.75, abs=0.01)  # three standard errors
+    assert ten > 0.999
 
 
 # ---- the same number in other clothes ---------------------------------------------------------------------------
@@ -183,10 +239,24 @@ def test_of_a_score_that_falls_with_confidence_it_is_one_minus_twice_the_unbiase
                     assert found * open_ + won == pytest.approx(right, abs=1e-12)
                     if not tie:
                         assert found == pytest.approx(right, abs=1e-12)
+                if not tie and not weighted:  # G-AUC pairs each row with itself too
+                    g_auc = metrics.g_auc(-c, e)
+                    assert g_auc == pytest.approx((n - 1) / n * (1 - right) + e.sum() / n**2, abs=1e-12)
+                    assert abs(1 - g_auc - right) < 1 / n
                 if not tie and not weighted and 0 < e.sum() < n:
                     r, bad, auc = n - e.sum(), e.sum(), metrics.uq_auc(-c, e)
                     own = 1 - (2 * r * bad * (1 - auc) + bad * (bad - 1)) / (n * (n - 1))
                     assert metrics.top_label_c_index(-c, c, e) == pytest.approx(own, abs=1e-12)
+
+
+def test_for_two_classes_the_c_index_of_entropy_variance_and_margin_is_that_number_too():
+    rng = np.random.default_rng(9)
+    for _ in range(10):
+        probs, labels = rng.dirichlet([1, 1], 40), rng.integers(0, 2, 40)
+        error, gap = uq.truth.misclassified(probs, labels), uq.truth.gap(probs, labels)
+        for score in (uq.scores.entropy, uq.scores.bernoulli_variance, uq.scores.margin, uq.scores.gap_to_certain):
+            expected = 1 - 2 * metrics.augrc(score(probs), error, unbiased=True)
+            assert metrics.uq_c_index(score(probs), gap) == pytest.approx(expected, abs=1e-12)
 
 
 # ---- wrong labels -----------------------------------------------------------------------------------------------
@@ -222,17 +292,25 @@ def test_flips_below_one_half_leave_the_best_order_of_the_c_index_and_only_even_
 
 def test_with_the_error_probability_as_reference_its_own_order_is_best_and_no_other():
     for _, mass, truth, probs in populations(6, 8):
-        top = probs.argmax(axis=1)
-        phi = np.round(1 - truth[np.arange(4), top], 12)
+        _, phi, _ = parts(truth, probs)
         c = np.round(np.abs(1 - 2 * phi), 12)
-        signs = np.array([-1.0, 1.0])
-        d = c[:, None] * signs
-        law = np.stack([1 - phi, phi], axis=1)
-        before = np.einsum("iy,jz,iyjz->ij", law, law, d[:, :, None, None] < d[None, None])
-        pairs = np.outer(mass, mass) * before
-        if pairs.sum() == 0:
+        before = below_by_error(c, phi)
+        if before.sum() == 0:
             continue
-        values = np.einsum("ij,rij->r", pairs, credit(RANKINGS)) / pairs.sum()
+        _, optimal = assert_best_exactly(mass, before, c, phi, np.unique(phi, return_inverse=True)[1])
         apart = phi[:, None] < phi[None, :]
         keeps = ~(apart & (RANKINGS[:, :, None] >= RANKINGS[:, None, :])).any(axis=(1, 2))
-        np.testing.assert_array_equal(values > values.max() - 1e-13, keeps)
+        np.testing.assert_array_equal(optimal, keeps)
+
+
+def test_a_reference_on_the_same_side_of_one_half_has_its_own_order_as_a_best_one():
+    rng = np.random.default_rng(10)
+    for kind, mass, truth, probs in populations(10, 8, [2, 3, 10]):
+        _, phi, _ = parts(truth, probs)
+        half = rng.uniform(0.1, 0.5, 4) if kind == "no ties" else rng.integers(1, 4, 4) / 8
+        guess = 0.5 + half * np.sign(phi - 0.5)
+        best = np.unique(np.stack([guess, phi], axis=1), axis=0, return_inverse=True)[1].reshape(-1)
+        c = np.round(np.abs(1 - 2 * guess), 12)
+        before = below_by_error(c, phi)
+        if before.sum() > 0:
+            assert_best_exactly(mass, before, c, phi, best)

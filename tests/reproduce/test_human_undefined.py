@@ -124,6 +124,14 @@ def test_accuracy_is_held_fixed_by_a_partial_correlation():
     assert math.isnan(partial(x[:4], y[:4], held[:4])["r"])
 
 
+def test_of_six_models_it_is_not_concluded_which_correlations_are_nearer_to_the_papers(folder, reference):
+    study = study_of(reference, folder)
+    printed = [row | {"r": 0.5} for row in study.correlations if row["metric"] in ("uq_auc", "uq_c_index")]
+    for known, concluded in ((6, False), (30, True)):
+        changed = dataclasses.replace(study, settings=study.settings | {"single_models": known}, paper=printed)
+        assert ("points from the four numbers that the paper prints" in " ".join(changed.drivers())) == concluded
+
+
 def test_numbers_inside_the_papers_intervals_are_counted_in_words():
     for count, words in (
         (0, "None of our four numbers lies inside the paper's interval."),
@@ -210,6 +218,7 @@ def test_rows_without_any_human_label_are_refused(tmp_path, reference):
 def test_a_perfect_correlation_stays_in_the_panels(folder, reference):
     study = study_of(reference, folder)
     perfect = [row | {"r": 1.0, "low": math.nan, "high": math.nan} for row in study.tables["floors"]]
+    perfect += [row | {"accuracy": 0.5} for row in perfect]
     some = [row | {"r": 1.0, "low": math.nan, "high": math.nan} for row in study.tables["by_score"]]
     tables = study.tables | {"floors": perfect, "by_score": some}
     for name in ("accuracy_floor", "by_score"):
@@ -218,12 +227,14 @@ def test_a_perfect_correlation_stays_in_the_panels(folder, reference):
         assert '"metric": "UQ-C-index"' in spec
 
 
-def test_an_axis_of_one_accuracy_is_not_a_hair_wide(folder, reference):
+def test_models_that_are_too_few_to_leave_any_out_have_no_figure_of_that_and_near_accuracies_an_axis(folder, reference):
     study = study_of(reference, folder)
     one = [row for row in study.tables["floors"] if row["accuracy"] == 0.0]
-    spec = figures.accuracy_floor(one, "95%").to_dict()
+    assert "accuracy_floor" not in figures.makers(study, study.tables | {"floors": one})
+    near = one + [row | {"accuracy": 0.05} for row in one]
+    spec = figures.makers(study, study.tables | {"floors": near})["accuracy_floor"]().to_dict()
     low, high = spec["vconcat"][0]["hconcat"][0]["layer"][0]["encoding"]["x"]["scale"]["domain"]
-    assert high - low >= 0.1
+    assert high - low == pytest.approx(0.1)
 
 
 def test_long_labels_are_not_cut_where_they_differ(folder, reference):

@@ -15,7 +15,9 @@ from sklearn.metrics import roc_auc_score
 from uqeval.reproduce.human.cifar10h import cifar10h
 from uqeval.reproduce.human.tables import four_of
 from uqeval.reproduce.human.verdicts import BAD, GOOD, WEAK
+from uqeval.reproduce.study import percent_cell
 
+PAGE = Path(__file__).parents[2] / "docs" / "reproduction.md"
 FOLDER = os.environ.get("UQEVAL_DATA")
 ZOO = None if FOLDER is None else Path(FOLDER) / "cifar10h"
 absent = ZOO is None or not (ZOO / "zoo_logits.npz").is_file()
@@ -141,3 +143,28 @@ def test_ensembles_and_passes_have_second_order_scores_and_those_of_their_mean(s
         "resnet18-0.3": ("passes", 20),
     }
     assert sum(row["kind"] != "single" for row in study.models) == 3 * 10
+
+
+def test_the_page_of_the_docs_has_the_numbers_of_this_run(study):
+    text = PAGE.read_text(encoding="utf-8").split("## CIFAR10-H")[1].split("### ")[0]
+    text = " ".join(text.split())
+    tables = [study.correlations, *(study.tables[name] for name in ("accuracy_fixed", "top_label"))]
+    floors = [row for row in study.tables["floors"] if row["accuracy"] in (0.0, 0.5, 0.7)]
+    kept = {("uq_auc", "kendall_phi"), ("uq_auc", "kendall_varphi"), ("uq_c_index", "kendall_phi")}
+    for row in tables[0] + tables[1]:
+        if row["metric"] in ("uq_auc", "uq_c_index"):
+            assert percent_cell(row).replace("%", "") in text, row
+    for row in (
+        tables[2] + [row for row in floors if (row["metric"], row["truth"]) in kept] + study.tables["one_vs_rest"]
+    ):
+        assert f"{100 * row['r']:.2f}".removesuffix("00").rstrip(".") in text, row
+    low, high = (100 * study.tables["families"][0][end] for end in ("low", "high"))
+    assert f"{low:.2f} to {high:.2f} for UQ-AUC with κ(s; ϕ)" in text
+    scores = study.tables["by_score"]
+    for metric in ("uq_auc", "uq_c_index"):
+        r = [100 * row["r"] for row in scores if (row["metric"], row["truth"]) == (metric, "kendall_phi")]
+        assert f"{min(r):.1f} to {max(r):.1f}" in text
+    member = {row["score"]: row for row in study.models if row["model"] == "vgg11_bn" and row["kind"] == "members"}
+    mutual, total = (member[name] for name in ("mutual_information", "total_entropy"))
+    assert f"UQ-AUC of {mutual['uq_auc']:.3f} and κ(s; ϕ) of {mutual['kendall_phi']:.3f}" in text
+    assert f"against {total['uq_auc']:.3f} and {total['kendall_phi']:.3f} of the total entropy" in text

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from uqeval import metrics
+from uqeval import metrics, truth
 from uqeval._errors import InputError
 from uqeval.reproduce import theorems
 from uqeval.reproduce.theorems import populations as pop
@@ -251,6 +251,19 @@ def test_aurc_can_order_two_scores_the_other_way(result):
     assert 0 < found["inverted"] < found["pairs"]
 
 
+def test_without_noise_the_best_of_the_c_index_are_among_the_best_of_uq_auc_and_not_the_other_way_round(result):
+    found = numbers(result, "no_noise")
+    assert (found["same"], found["both"], found["alone"]) == (COUNT, COUNT, COUNT)
+    # One wrong of five inputs leaves the 75 rankings of the four right ones; two of five leave 3 times 13.
+    assert (found["fewest"], found["most"]) == (3 * 13, 75)
+    assert result["no_noise"].verdict == "holds in part"
+    probs, labels = np.array([[0.9, 0.1], [0.7, 0.3], [0.2, 0.8], [0.4, 0.6]]), np.array([0, 0, 0, 1])
+    error, gap = truth.misclassified(probs, labels), truth.gap(probs, labels)
+    assert truth.phi(np.eye(2)[labels], probs).tolist() == error.tolist()
+    assert metrics.uq_auc(error, error) == metrics.uq_auc(gap, error) == metrics.uq_c_index(gap, gap) == 1
+    assert metrics.uq_c_index(error, gap) == 0.75  # the three right ones tie: half of 3 of 6 pairs is lost
+
+
 def test_h_auc_prefers_the_worse_model(result):
     found = numbers(result, "h_auc")
     assert (round(found["good"], 3), round(found["bad"], 3)) == (0.045, 0.144)
@@ -301,9 +314,9 @@ def test_one_seed_gives_one_result_and_every_seed_the_same_verdicts(result):
 
 
 def test_the_result_prints_and_says_what_it_does_not_know(result):
-    assert str(result).startswith("Of 16 claims of the paper, 1 holds, 11 hold in part and 4 fail. Outside its scope")
+    assert str(result).startswith("Of 17 claims of the paper, 1 holds, 12 hold in part and 4 fail. Outside its scope")
     assert "<table>" in result._repr_html_()
-    assert len(result.to_frame("pandas")) == 21
+    assert len(result.to_frame("pandas")) == 22
     with pytest.raises(InputError, match="no check 'nothing'"):
         result["nothing"]
 

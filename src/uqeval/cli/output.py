@@ -46,7 +46,17 @@ _WORDS |= {
     "’": "'",
     "Δ": "gap",
     "δ": "delta",
-    "φ": "phi",
+    "ϕ": "phi",  # the error probability; the next is the misalignment
+    "φ": "varphi",
+    "β": "beta",
+    "γ": "gamma",
+    "κ": "kappa",
+    "τ": "tau",
+    "ψ": "psi",
+    "𝓔": "E",
+    "∈": "in",
+    "∖": "less",
+    "½": "1/2",
 }
 _WORDS |= {picture: f"\\x{code:02x}" for code, picture in _CONTROLS.items() if picture != "\ufffd"} | {"\ufffd": "?"}
 

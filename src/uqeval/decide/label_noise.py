@@ -1,7 +1,8 @@
 """What wrong labels may do to a verdict: UQ-AUC as it would be without them, and how many would overturn it.
 
 Labels wrong at random, at one rate for all rows, are undone by a formula. Labels wrong where it hurts most are counted:
-both sums of ranks behind the verdicts are linear in the errors, so that the least number is exact.
+both sums of ranks behind the verdicts are linear in the errors, so that the least number is exact. So is that of a
+certificate of independent rows; of clusters it is enough, but fewer may do.
 """
 
 import math
@@ -150,7 +151,8 @@ def label_noise(
 
     The curve undoes labels that are wrong at random, at one rate for all inputs: UQ-AUC as it would be with the right
     ones. The counts are for the worst case: the fewest labels that, were they the wrong ones, would leave another score
-    as good as the best, UQ-AUC at ½, or (with `max_risk`) no threshold certified.
+    as good as the best, UQ-AUC at ½, or (with `max_risk`) no threshold certified. With `clusters` the last number is
+    enough, but fewer may do.
 
     Parameters
     ----------

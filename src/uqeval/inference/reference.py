@@ -1,8 +1,8 @@
 """A confidence that no model under judgement made: learnt from held-out rows, for a C-index without self-reference.
 
 The top-label C-index ranks (2·error − 1)·c; its best order is that of c·sgn(ϕ − ½), ϕ the error probability. With the
-model's own confidence as c it rewards a score for repeating that. With c = |1 − 2φ̂|, φ̂ an estimate on the same side of
-½ as φ, its best order is that of φ̂: of φ itself where the estimate is right.
+model's own confidence as c it rewards a score for repeating that. With c = |1 − 2ϕ̂|, ϕ̂ an estimate on the same side of
+½ as ϕ, its best order is that of ϕ̂: of ϕ itself where the estimate is right.
 """
 
 from collections.abc import Mapping

@@ -20,8 +20,9 @@ def uq_c_index(score: ArrayLike, loss: ArrayLike, *, weights: ArrayLike | None =
     .. math:: P(S < S' \mid D < D') + \tfrac12 P(S = S' \mid D < D')
 
     With the gap Δ = 1 − p̂(label) as loss and two classes it is maximal for scores that order inputs as the misalignment
-    φ (what the model gives to all but the most probable class); for more classes no such theorem holds. The loss
-    contains the model's own probabilities, so never report it without UQ-AUC, and never rank models by it.
+    φ (what the model gives to all but the most probable class); for more classes no such theorem holds: there is
+    `top_label_c_index`. The loss contains the model's own probabilities, so never report it without UQ-AUC, and never
+    rank models by it.
 
     Parameters
     ----------

@@ -5,6 +5,7 @@ from typing import Any
 
 import altair as alt
 
+from uqeval.pages.words import plural
 from uqeval.plot import theme
 from uqeval.reproduce import panels as draw
 from uqeval.reproduce.human.tables import known_rows, main_rows, several_label
@@ -29,9 +30,10 @@ def makers(study: Study, tables: Mapping[str, list[Row]]) -> Makers:
     level = f"{100 * study.settings['level']:g}%"
     main = known_rows(main_rows(study.models, study.settings["min_accuracy"]))
     several = [row for row in study.models if row["kind"] != "single"]
+    steps = tables["floors"] if len({row["accuracy"] for row in tables["floors"]}) > 1 else []  # else none is left out
     found: dict[str, tuple[Sequence[Row], Callable[[], theme.Figure]]] = {
         "metric_vs_kendall": (main, lambda: metric_vs_kendall(study, main)),
-        "accuracy_floor": (tables["floors"], lambda: accuracy_floor(tables["floors"], level)),
+        "accuracy_floor": (steps, lambda: accuracy_floor(steps, level)),
         "by_score": (tables["by_score"], lambda: by_score(tables["by_score"], level)),
         "second_order": (several, lambda: second_order(several)),
         "comparisons": (tables["comparisons"], lambda: comparisons(tables["comparisons"], level)),
@@ -63,7 +65,7 @@ def metric_vs_kendall(study: Study, main: Sequence[Row]) -> theme.Figure:
 
     chart = draw.stack([[scatter(metric, truth) for truth in TRUTHS] for metric in MAIN])
     accuracies = span([row["accuracy"] for row in main], "{:.2f}")
-    words = f"{study.settings['title']}: {len(main)} single models of accuracy {accuracies}; score: entropy"
+    words = f"{study.settings['title']}: {plural(len(main), 'single model')} of accuracy {accuracies}; score: entropy"
     chart = chart.resolve_scale(color="shared", shape="shared")
     return draw.finish(chart, "Both metrics against both human truths, model by model", [words])
 
@@ -78,7 +80,7 @@ def accuracy_floor(floors: Sequence[Row], level: str) -> theme.Figure:
     for truth in TRUTHS:
         rows = draw.in_percent(floors, truth, "accuracy", "n")
         places = [row["accuracy"] for row in rows] or [0.0]
-        air = max(0.02, (0.1 - max(places) + min(places)) / 2)  # one place alone would have hardly an axis
+        air = max(0.02, (0.1 - max(places) + min(places)) / 2)  # places that are near would have hardly an axis
         ends = alt.Scale(domain=[min(places) - air, max(places) + air], nice=False)
         x = alt.X("accuracy:Q", title="only models more accurate than", scale=ends)
         base = draw.chart(rows).encode(x=x, color=color)

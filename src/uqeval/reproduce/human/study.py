@@ -12,7 +12,7 @@ from uqeval.reproduce.human import figures
 from uqeval.reproduce.human.tables import FLOORS, main_rows, several_label
 from uqeval.reproduce.human.verdicts import WORDS, captions, drivers, shown_p, verdicts
 from uqeval.reproduce.names import COLUMNS, FOUR, HEADS, MAIN, MEANINGS, TITLES, TOP_LABEL, TRUTHS, Row
-from uqeval.reproduce.page import Makers, Page, setting
+from uqeval.reproduce.page import Makers, Page, setting, span
 from uqeval.reproduce.study import Study, csv_text, percent_cell, pick
 
 _UNSHOWN = ("title", "tied_majorities", "majority_is_label", "text", "accuracies", "undefined")
@@ -70,7 +70,7 @@ class RealStudy(Study):
                 ("models in all", f"{s['models']}"),
                 ("rows", f"{s['rated']:,}"),
                 ("classes", f"{s['classes']:,}"),
-                *([("accuracies", f"{accuracies[0]:.2f} to {accuracies[1]:.2f}")] if accuracies else []),
+                *([("accuracies", span(accuracies, "{:.2f}"))] if accuracies else []),
             ],
             short=[
                 *self.verdicts().items(),
@@ -114,12 +114,8 @@ def _tables(study: RealStudy) -> list[Grid]:
         "adjusted": lambda row: p_text(row["p_adjusted"]),
     }
     wide: dict[str, tuple[str, list[Row], Column]] = {
-        "With accuracy held fixed": (
-            "models",
-            more["accuracy_fixed"],
-            lambda _: "partial correlation: as if all were equally accurate",
-        ),
-        WORDS["one_vs_rest"]: ("models", more["one_vs_rest"], lambda _: "entropy, shared by all classes"),
+        "With accuracy held fixed": ("models", more["accuracy_fixed"], lambda _: "as if equally accurate"),
+        WORDS["one_vs_rest"]: ("models", more["one_vs_rest"], lambda _: "by entropy"),
         "By score": ("score", more["by_score"], _text("score")),
         "By accuracy of the models": (
             "models",

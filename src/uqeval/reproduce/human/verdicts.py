@@ -126,7 +126,9 @@ def _sentence(study: Study, rows: Sequence[Row]) -> str:
 def _distances(study: Study, tables: Tables) -> str:
     """How far the partial and the plain correlations are from the paper's."""
     plain, fixed = four_of(study.correlations), four_of(tables["accuracy_fixed"])
-    if plain is None or fixed is None or not study.paper or "generated" in study.settings:
+    if plain is None or fixed is None or study.settings["single_models"] < ENOUGH:
+        return ""
+    if not study.paper or "generated" in study.settings:
         return ""
     printed = {(row["metric"], row["truth"]): row["r"] for row in study.paper}
     far = [100 * math.fsum(abs(r[pair] - printed[pair]) for pair in FOUR) / len(FOUR) for r in (fixed, plain)]
@@ -140,7 +142,7 @@ def captions(study: Study, tables: Tables) -> dict[str, str]:
         four_of([row for row in tables["floors"] if row["accuracy"] in end]) for end in (steps[:1], steps[-1:])
     )
     if first is None or last is None or len(steps) < 2:
-        return {"accuracy_floor": "Too few models to leave any out."}
+        return {}
     cells = {pair: " and ".join(f"{100 * r[pair]:.1f}".replace("-", "−") for r in (first, last)) for pair in FOUR}
     parts = [f"{TITLES[m]} with {SYMBOLS[t]} {cells[m, t]}" for m, t in FOUR]
     return {"accuracy_floor": f"At the left and at the right end: {', '.join(parts)}."}
