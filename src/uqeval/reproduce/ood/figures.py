@@ -20,12 +20,12 @@ _NAMES = {
     "dropout": "MC dropout",
     "features": "Last hidden layer",
     "inputs": "Inputs",
-    "truth": "P(foreign | x), the best there is",
+    "truth": "P(foreign at x), the best there is",
 }
 _SHAPES = dict(zip(_NAMES, ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down"), strict=True))
 _KIND_COLOURS = dict(zip(KINDS.values(), (draw.PURPLE, draw.GREEN, draw.RED, draw.ORANGE), strict=True))
 _ROWS = 150  # inputs of each kind that are drawn
-_MOST = {"distance_c_index": "distance C-index (no foreign row)", "kendall": "κ of the score with P(foreign | x)"}
+_MOST = {"distance_c_index": "distance C-index (no foreign row)", "kendall": "κ of the score with P(foreign at x)"}
 
 
 def title(family: str, score: str) -> str:
@@ -162,7 +162,9 @@ def by_draw(correlations: Sequence[Row], settings: dict[str, Any]) -> theme.Figu
             {"d": settings["d"][str(row["draw"])], "metric": names[row["first"]], "draw": row["draw"]}
             | {end: 100 * row[end] for end in ("r", "low", "high")}
             for row in correlations
-            if row["kind"] == kind and row["first"] in names and draw.known(row["r"], row["low"], row["high"])
+            if (row["kind"], row["scores"]) == (kind, "all scores")
+            and row["first"] in names
+            and draw.known(row["r"], row["low"], row["high"])
         ]
         base = draw.chart(rows).encode(
             x=alt.X("d:Q", title="d = ‖μ1 − μ0‖", scale=alt.Scale(zero=False, padding=12)),

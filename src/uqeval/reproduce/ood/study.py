@@ -1,22 +1,25 @@
 """The out-of-distribution study over draws of its data: its tables and its page."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 import numpy as np
 
 from uqeval._check import Progress
 from uqeval._result import Grid
-from uqeval.reproduce.names import Row
+from uqeval.reproduce.names import KIND_OF, Row
 from uqeval.reproduce.ood import figures
 from uqeval.reproduce.ood.laws import KINDS
 from uqeval.reproduce.packaged import read_table
 from uqeval.reproduce.page import Makers, Page, setting, span
-from uqeval.reproduce.study import Publishable, Timing, csv_text, fisher
+from uqeval.reproduce.study import Publishable, Timing, columns, csv_text, fisher
 
 _WORDS = read_table("words.toml")["ood"]
 FAMILIES = ("softmax", "ensemble", "dropout", "features", "inputs", "truth")
+ALL = "all scores"
 OUTPUTS = FAMILIES[:3]  # scores of what networks put out, without those that are distances themselves
 PAIRS = (("auroc", "kendall"), ("distance_c_index", "auroc"), ("own_c_index", "auroc"), ("uq_auc", "auroc"))
 _METRICS = {"auroc": "AUROC", "fpr": "FPR at 95% TPR", "aupr": "AUPR"}
@@ -100,25 +103,30 @@ class OODStudy(Publishable):
             tables=[
                 self.grid(),
                 _correlated(self.correlations),
+                _within(self.correlations),
                 self._lines(_cell, _WORDS["ranges"], []),
                 *_with_intervals(self.models, self.shown_draw, grid),
             ],
             notes=self.notes,
             settings=known,
             texts=_WORDS["figures"],
-            shown=2,
+            shown=3,
         )
 
 
 def correlate(models: Sequence[Row], draws: Sequence[int]) -> list[Row]:
-    """Pearson's r over the scores of networks' outputs, draw by draw and kind by kind."""
+    """Pearson's r over the scores of networks' outputs, draw by draw and kind by kind: all, and those of one kind."""
     found = []
     for draw in draws:
         for kind in KINDS:
-            part = [r for r in models if (r["draw"], r["kind"]) == (draw, kind) and r["family"] in OUTPUTS]
-            for first, second in PAIRS:
-                x, y = (np.array([row[name] for row in part], dtype=np.float64) for name in (first, second))
-                found.append({"first": first, "second": second, "kind": kind} | fisher(x, y) | {"draw": draw})
+            every = [r for r in models if (r["draw"], r["kind"]) == (draw, kind) and r["family"] in OUTPUTS]
+            groups = {ALL: every}
+            for row in every:
+                groups.setdefault(KIND_OF[row["score"]], []).append(row)
+            for (name, part), (first, second) in product(groups.items(), PAIRS):
+                x, y = columns(part, first, second)
+                names = {"scores": name, "first": first, "second": second, "kind": kind}
+                found.append(names | fisher(x, y) | {"draw": draw})
     return found
 
 
@@ -141,15 +149,15 @@ def summarise(models: Sequence[Row]) -> list[Row]:
 def verdicts(summary: list[Row], correlations: list[Row], models: list[Row]) -> list[tuple[str, list[str]]]:
     """What was found, in words that follow from the numbers."""
     words = _WORDS["verdicts"]
-    r = {pair: {KINDS[kind]: _median(correlations, *pair, kind) for kind in KINDS} for pair in PAIRS}
+    median = {pair: {KINDS[kind]: _range(correlations, pair, kind)[0] for kind in KINDS} for pair in PAIRS}
 
     def said(name: str, pair: tuple[str, str]) -> str:
-        every = ", ".join(f"{kind} {100 * value:.0f}%" for kind, value in r[pair].items()).replace("-", "−")
+        every = "; ".join(f"{_percent(value)}% {kind}" for kind, value in median[pair].items())
         return str(words[name]).format(every)
 
     def where(name: str, pair: tuple[str, str], holds: Callable[[float], bool]) -> str:
-        kinds = [kind for kind, value in r[pair].items() if holds(value)]
-        return str(words[name]).format("; ".join(kinds) or "nowhere")
+        kinds = [kind for kind, value in median[pair].items() if holds(value)]
+        return str(words[name]).format("; ".join(kinds) or "nowhere", 100 * _FOLLOWS)
 
     best = {(row["draw"], row["kind"]): row["auroc"] for row in models if row["family"] == "truth"}
     above = [row["auroc"] - best[row["draw"], row["kind"]] for row in models if row["family"] != "truth"]
@@ -182,9 +190,21 @@ def _extremes(summary: list[Row], kind: str) -> str:
     return str(_WORDS["verdicts"]["scores"]).format(KINDS[kind], best, high, worst, low)
 
 
-def _median(correlations: Sequence[Row], first: str, second: str, kind: str) -> float:
-    rows = [row for row in correlations if (row["first"], row["second"], row["kind"]) == (first, second, kind)]
-    return float(np.nanmedian([row["r"] for row in rows])) if any(row["n"] for row in rows) else float("nan")
+def _range(correlations: Sequence[Row], pair: tuple[str, str], kind: str, scores: str = ALL) -> tuple[float, ...]:
+    """Median, lowest and highest r over draws; NaN where none is known."""
+    asked = (*pair, kind, scores)
+    part = [row["r"] for row in correlations if (row["first"], row["second"], row["kind"], row["scores"]) == asked]
+    known = [r for r in part if math.isfinite(r)] or [math.nan]
+    return float(np.median(known)), min(known), max(known)
+
+
+def _percent(r: float) -> str:
+    return "–" if math.isnan(r) else f"{100 * r:.0f}".replace("-", "−")
+
+
+def _range_cell(found: tuple[float, ...]) -> str:
+    middle, low, high = map(_percent, found)
+    return middle if middle == "–" else f"{middle}% ({low} to {high})"
 
 
 def _cell(row: Row) -> str:
@@ -192,16 +212,20 @@ def _cell(row: Row) -> str:
 
 
 def _correlated(correlations: Sequence[Row]) -> Grid:
-    rows = []
-    for first, second in PAIRS:
-        cells = []
-        for kind in KINDS:
-            part = [r["r"] for r in correlations if (r["first"], r["second"], r["kind"]) == (first, second, kind)]
-            known = [100 * x for x in part if np.isfinite(x)]
-            ends = f" ({min(known):.0f} to {max(known):.0f})" if len(known) > 1 else ""
-            cells.append(f"{np.median(known):.0f}%{ends}".replace("-", "−") if known else "–")
-        rows.append([f"{_name(first)} with {_name(second)}", *cells])
+    rows = [
+        [f"{_name(pair[0])} with {_name(pair[1])}", *(_range_cell(_range(correlations, pair, kind)) for kind in KINDS)]
+        for pair in PAIRS
+    ]
     return Grid(["Pearson's r over scores", *KINDS.values()], rows, _WORDS["correlated"], [_WORDS["correlated_below"]])
+
+
+def _within(correlations: Sequence[Row]) -> Grid:
+    """The distance C-index and the AUROC among scores of one kind."""
+    rows = [
+        [scores, *(_range_cell(_range(correlations, PAIRS[1], kind, scores)) for kind in KINDS)]
+        for scores in dict.fromkeys(row["scores"] for row in correlations)
+    ]
+    return Grid(["scores", *KINDS.values()], rows, _WORDS["within"], [_WORDS["within_below"]])
 
 
 def _name(column: str) -> str:
