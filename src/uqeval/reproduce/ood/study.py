@@ -77,7 +77,9 @@ class OODStudy(Publishable):
         first, rows = next(iter(KINDS)), []
         for family, score in dict.fromkeys((row["family"], row["score"]) for row in self.summary):
             shown = [cells[family, score, "auroc", kind] for kind in KINDS]
-            shown += [cells.get((family, score, metric, first), "–") for metric in _UNSEEN]
+            # The best order is another one for each kind, and so is what it has without foreign rows.
+            unseen = [cells.get((family, score, metric, first), "–") for metric in _UNSEEN]
+            shown += ["–"] * len(_UNSEEN) if family == "truth" else unseen
             rows.append([figures.title(family, score), *shown])
         return Grid(["score", *(f"AUROC, {title}" for title in KINDS.values()), *_HEADS.values()], rows, caption, below)
 
@@ -172,11 +174,19 @@ def verdicts(summary: list[Row], correlations: list[Row], models: list[Row]) -> 
                 said("own", own),
                 where("stands_in", distance, lambda x: x > _FOLLOWS),
                 where("misleads", distance, lambda x: x < 0),
+                _of_the_best(summary),
             ],
         ),
         ("UQ-AUC is for another question", [said("uq_auc", uq_auc), where("opposite", uq_auc, lambda x: x < 0)]),
         ("Which scores find what", [_extremes(summary, kind) for kind in KINDS]),
     ]
+
+
+def _of_the_best(summary: list[Row]) -> str:
+    """The distance C-index of the best order of each kind."""
+    found = [row for row in summary if (row["family"], row["metric"]) == ("truth", "distance_c_index")]
+    every = "; ".join(f"{row['median']:.2f} {KINDS[row['kind']]}" for row in found)
+    return str(_WORDS["verdicts"]["of_the_best"]).format(every)
 
 
 def _extremes(summary: list[Row], kind: str) -> str:
