@@ -169,11 +169,16 @@ def test_a_stopped_run_goes_on_and_gives_the_same(result, path, tmp_path, monkey
     assert "Out-of-distribution" in Path(tmp_path / "index.html").read_text(encoding="utf-8")
 
 
-def test_a_grid_of_three_classes_is_refused(path, tmp_path):
-    other = tmp_path / "three.toml"
-    other.write_text(TINY_OOD.replace("[data]", "[data]\nclasses = 3"), encoding="utf-8")
-    with pytest.raises(InputError, match="two classes and two coordinates"):
-        ood(grid=other, seeds=1)
+def test_a_grid_that_does_not_fit_is_refused(tmp_path):
+    for old, new, words in (
+        ("[data]", "[data]\nclasses = 3", "two classes and two coordinates"),
+        ('name = "dropout"', 'name = "dropped"', 'the method "dropped"'),
+        ("[foreign]", "[strange]", r"no \[foreign\]"),
+    ):
+        other = tmp_path / "other.toml"
+        other.write_text(TINY_OOD.replace(old, new), encoding="utf-8")
+        with pytest.raises(InputError, match=words):
+            ood(grid=other, seeds=1)
 
 
 @pytest.mark.slow

@@ -9,10 +9,11 @@ import numpy as np
 from uqeval.plot import theme
 from uqeval.reproduce import panels as draw
 from uqeval.reproduce.names import Row
-from uqeval.reproduce.ood.laws import KINDS, foreign
+from uqeval.reproduce.ood.laws import KINDS, all_foreign
 from uqeval.reproduce.page import Makers
 from uqeval.reproduce.synthetic.networks import draw_of
 
+ALL = "all scores"  # where correlations are told apart by the kind of scores
 _COLOURS = {**draw.FAMILIES, "features": draw.BLUE, "inputs": "#56B4E9", "truth": "#222222"}
 _NAMES = {
     "softmax": "Softmax",
@@ -58,10 +59,7 @@ def foreign_inputs(grid: dict[str, Any], seed: int, d: float) -> theme.Figure:
     """Known and foreign rows of a draw, a panel for each kind."""
     data = draw_of(grid, seed)
     known = data.x[data.test][:_ROWS]
-    others = {
-        kind: foreign(data, kind, grid["foreign"], np.random.default_rng([seed, 77, k])).x[:_ROWS]
-        for k, kind in enumerate(KINDS)
-    }
+    others = {kind: law.x[:_ROWS] for kind, law in all_foreign(data, grid["foreign"], seed).items()}
     every = np.concatenate([known, *others.values()])
     centre, half = (every.max(axis=0) + every.min(axis=0)) / 2, np.ptp(every, axis=0).max() / 2 + 0.3
     scales = [alt.Scale(domain=[at - half, at + half], nice=False) for at in centre.tolist()]
@@ -162,7 +160,7 @@ def by_draw(correlations: Sequence[Row], settings: dict[str, Any]) -> theme.Figu
             {"d": settings["d"][str(row["draw"])], "metric": names[row["first"]], "draw": row["draw"]}
             | {end: 100 * row[end] for end in ("r", "low", "high")}
             for row in correlations
-            if (row["kind"], row["scores"]) == (kind, "all scores")
+            if (row["kind"], row["scores"]) == (kind, ALL)
             and row["first"] in names
             and draw.known(row["r"], row["low"], row["high"])
         ]

@@ -5,7 +5,6 @@ All are mixtures of Gaussians as wide as the classes; they differ in where the m
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -19,6 +18,13 @@ KINDS = {
     "around": "all around",
 }
 _RING = 16  # means all around
+_STREAM = 77  # not that of the data
+
+
+def all_foreign(data: Synthetic, where: dict[str, float], seed: int) -> dict[str, Synthetic]:
+    """Foreign inputs of each kind, each from a random stream of its own."""
+    streams = (np.random.default_rng([seed, _STREAM, k]) for k in range(len(KINDS)))
+    return {kind: foreign(data, kind, where, rng) for kind, rng in zip(KINDS, streams, strict=True)}
 
 
 def foreign(data: Synthetic, kind: str, where: dict[str, float], rng: np.random.Generator) -> Synthetic:
@@ -43,7 +49,7 @@ def _log_density(law: Synthetic, x: Float) -> Float:
     return found
 
 
-def _means(data: Synthetic, kind: str, where: dict[str, Any]) -> Float:
+def _means(data: Synthetic, kind: str, where: dict[str, float]) -> Float:
     first, second = data.means
     centre, along = (first + second) / 2, (second - first) / data.d
     across = np.array([-along[1], along[0]])

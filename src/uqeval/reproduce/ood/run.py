@@ -23,8 +23,8 @@ from uqeval.inference.estimate import estimate, estimate_distance_c_index
 from uqeval.inference.result import Estimate
 from uqeval.kernels import cores
 from uqeval.reproduce.names import Row
-from uqeval.reproduce.ood.laws import KINDS, foreign, foreign_log_odds
-from uqeval.reproduce.ood.study import OODStudy, correlate
+from uqeval.reproduce.ood.laws import KINDS, all_foreign, foreign_log_odds
+from uqeval.reproduce.ood.study import OUTPUTS, OODStudy, correlate
 from uqeval.reproduce.packaged import read_table
 from uqeval.reproduce.store import Store, cell_key, processes, run_cells
 from uqeval.reproduce.study import Timing, check_natural, stored
@@ -68,8 +68,7 @@ def ood(
     """
     draws, timing = list(range(check_natural("seeds", seeds, 1))), Timing()
     table = read_table("ood/ood.toml") if grid is None else read_grid(grid)
-    if (table["data"].get("classes", 2), table["data"].get("dim", 2)) != (2, 2):
-        raise InputError("`grid` must have two classes and two coordinates: foreign inputs are placed around those.")
+    _check_grid(table)
     same = {"study": "ood", "revision": _REVISION, "grid": table}
     cells = [(seed, k) for seed in draws for k in (INPUTS, *range(len(table["training"]["hidden"])))]
     keys = {cell: cell_key(same | {"cell": cell}) for cell in cells}
@@ -81,6 +80,16 @@ def ood(
     return OODStudy(settings=settings, models=models, correlations=correlate(models, draws), timing=timing).published(
         out, progress
     )
+
+
+def _check_grid(table: dict[str, Any]) -> None:
+    if (table["data"].get("classes", 2), table["data"].get("dim", 2)) != (2, 2):
+        raise InputError("`grid` must have two classes and two coordinates: foreign inputs are placed around those.")
+    if missing := [name for name in ("features", "foreign") if name not in table]:
+        raise InputError(f"`grid` has no [{missing[0]}]. Start from the ood.toml of this package.")
+    names = [method["name"] for method in table["methods"]]
+    if strange := [name for name in names if name not in OUTPUTS]:
+        raise InputError(f'`grid` has the method "{strange[0]}". Methods of this study: {", ".join(OUTPUTS)}.')
 
 
 def run_cell(grid: dict[str, Any], cell: tuple[int, int | str]) -> list[Row]:
@@ -107,11 +116,7 @@ class Scene:
     @cached_property
     def others(self) -> dict[str, Synthetic]:
         """Foreign inputs of each kind."""
-        where = self.grid["foreign"]
-        return {
-            kind: foreign(self.data, kind, where, np.random.default_rng([self.seed, 77, k]))
-            for k, kind in enumerate(KINDS)
-        }
+        return all_foreign(self.data, self.grid["foreign"], self.seed)
 
     @cached_property
     def known(self) -> Float:

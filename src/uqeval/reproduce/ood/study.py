@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import product
 from typing import Any
 
@@ -12,6 +13,7 @@ from uqeval._check import Progress
 from uqeval._result import Grid
 from uqeval.reproduce.names import KIND_OF, Row
 from uqeval.reproduce.ood import figures
+from uqeval.reproduce.ood.figures import ALL
 from uqeval.reproduce.ood.laws import KINDS
 from uqeval.reproduce.packaged import read_table
 from uqeval.reproduce.page import Makers, Page, setting, span
@@ -19,7 +21,6 @@ from uqeval.reproduce.study import Publishable, Timing, columns, csv_text, fishe
 
 _WORDS = read_table("words.toml")["ood"]
 FAMILIES = ("softmax", "ensemble", "dropout", "features", "inputs", "truth")
-ALL = "all scores"
 OUTPUTS = FAMILIES[:3]  # scores of what networks put out, without those that are distances themselves
 PAIRS = (("auroc", "kendall"), ("distance_c_index", "auroc"), ("own_c_index", "auroc"), ("uq_auc", "auroc"))
 _METRICS = {"auroc": "AUROC", "fpr": "FPR at 95% TPR", "aupr": "AUPR"}
@@ -43,7 +44,7 @@ class OODStudy(Publishable):
     notes: Sequence[str] = field(default_factory=lambda: list(_WORDS["notes"]), repr=False)
     timing: Timing = field(default_factory=Timing, repr=False, compare=False)
 
-    @property
+    @cached_property
     def summary(self) -> list[Row]:
         """Each score, kind and metric over draws: of the median over the networks of a draw."""
         return summarise(self.models)
@@ -124,7 +125,7 @@ def correlate(models: Sequence[Row], draws: Sequence[int]) -> list[Row]:
             every = [r for r in models if (r["draw"], r["kind"]) == (draw, kind) and r["family"] in OUTPUTS]
             groups = {ALL: every}
             for row in every:
-                groups.setdefault(KIND_OF[row["score"]], []).append(row)
+                groups.setdefault(KIND_OF.get(row["score"], row["score"]), []).append(row)
             for (name, part), (first, second) in product(groups.items(), PAIRS):
                 x, y = columns(part, first, second)
                 names = {"scores": name, "first": first, "second": second, "kind": kind}
@@ -246,7 +247,7 @@ def _with_intervals(models: Sequence[Row], draw: int, grid: dict[str, Any]) -> l
     """A table for each kind of foreign inputs: one network of each method on one draw, with intervals."""
     layers = "-".join(map(str, grid["training"]["hidden"][0]))
     rates = grid["training"]["learning_rates"]
-    own = f" {layers} lr={rates[len(rates) // 2]:g}"
+    own = f" {layers} lr={rates[len(rates) // 2]:g} "
     chosen = [row for row in models if row["draw"] == draw and (own in f"{row['model']} " or row["model"] == "none")]
     found = []
     for kind, title in KINDS.items():
