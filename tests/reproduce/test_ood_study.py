@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -37,8 +36,17 @@ def grid(path):
 
 
 @pytest.fixture(scope="module")
-def result(path):
-    return ood(seeds=2, grid=path, jobs=1)
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("study")
+
+
+@pytest.fixture(scope="module")
+def result(path, folder):
+    """Of a run that was stopped after one draw and went on."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(OODStudy, "figures", lambda study, progress: {})
+        ood(folder, seeds=1, grid=path, jobs=1)
+        return ood(folder, seeds=2, grid=path, jobs=1)
 
 
 def mixture(law, x):
@@ -106,10 +114,9 @@ def test_every_number_of_a_cell_equals_its_definition(grid):
                 assert row[f"{name}_low"] <= row[name] <= row[f"{name}_high"], name
 
 
-def test_no_score_beats_the_probability_of_being_foreign_by_more_than_chance(grid):
-    rows = run_cell(grid, (0, INPUTS)) + run_cell(grid, (0, 0))
+def test_no_score_beats_the_probability_of_being_foreign_by_more_than_chance(result):
     for kind in KINDS:
-        part = [row for row in rows if row["kind"] == kind]
+        part = [row for row in result.models if (row["draw"], row["kind"]) == (0, kind)]
         (best,) = (row for row in part if row["family"] == "truth")
         assert best["kendall"] == 1.0
         assert all(row["auroc_low"] <= best["auroc_high"] for row in part)
@@ -158,15 +165,17 @@ def test_the_words_follow_the_numbers(result):
             assert all((title in said) == holds for title in KINDS.values())
 
 
-def test_a_stopped_run_goes_on_and_gives_the_same(result, path, tmp_path, monkeypatch):
-    monkeypatch.setattr(OODStudy, "figures", lambda study, progress: {})
-    ood(tmp_path, seeds=1, grid=path, jobs=1)
-    whole = ood(tmp_path, seeds=2, grid=path, jobs=1)
-    assert (whole.timing.found, whole.timing.parts) == (3, 6)
-    assert json.loads(whole.to_json()) == json.loads(result.to_json())
-    with open(tmp_path / "models.csv", encoding="utf-8") as file:
+def test_a_stopped_run_goes_on_and_has_what_its_cells_give(result, grid, folder):
+    assert (result.timing.found, result.timing.parts) == (3, 6)
+    for cell in ((0, INPUTS), (1, INPUTS)):
+        again = run_cell(grid, cell)
+        assert again == [m for m in result.models if m["draw"] == cell[0] and m["model"] == "none"]
+    with open(folder / "models.csv", encoding="utf-8") as file:
         assert len(list(csv.DictReader(file))) == len(result.models)
-    assert "Out-of-distribution" in Path(tmp_path / "index.html").read_text(encoding="utf-8")
+    kept = json.loads((folder / "table.json").read_text(encoding="utf-8"))
+    assert len(kept["models"]) == len(result.models)
+    assert kept["summary"] == json.loads(result.to_json())["summary"]
+    assert "Out-of-distribution" in (folder / "index.html").read_text(encoding="utf-8")
 
 
 def test_a_grid_that_does_not_fit_is_refused(tmp_path):

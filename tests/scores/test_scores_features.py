@@ -75,11 +75,11 @@ def test_the_kth_distance_equals_exact_arithmetic_with_offsets_copies_and_any_sc
 
 @each("d", [LOW, HIGH])
 def test_nobody_is_its_own_neighbour_but_a_copy_is(d):
-    x = np.random.default_rng(0).normal(size=(40, d))
-    x[20:22] = x[3]
+    x = np.random.default_rng(0).normal(size=(15, d))
+    x[10:12] = x[3]
     for k in (1, 2, 3):
         assert np.allclose(neighbour_distances(x, x, k, own=True), kth_by_loop(x, x, k, own=True), rtol=1e-14)
-    assert (neighbour_distances(x, x, 2, own=True) == 0).nonzero()[0].tolist() == [3, 20, 21]
+    assert (neighbour_distances(x, x, 2, own=True) == 0).nonzero()[0].tolist() == [3, 10, 11]
 
 
 @each("d", [LOW, HIGH])
@@ -94,8 +94,8 @@ def test_a_distance_has_the_same_bits_whatever_the_rows_around_it(d):
 
 def test_near_rows_far_from_the_origin_do_not_cancel():
     rng = np.random.default_rng(2)
-    y = 1e8 + 1e-6 * rng.integers(-50, 50, size=(200, HIGH))
-    x = y[:20] + 1e-6
+    y = 1e8 + 1e-6 * rng.integers(-50, 50, size=(80, HIGH))
+    x = y[:15] + 1e-6
     naive = (x**2).sum(1)[:, None] + (y**2).sum(1) - 2 * x @ y.T
     exact = kth_by_loop(x, y, 1)
     assert np.abs(np.sqrt(np.maximum(naive.min(1), 0)) - exact).max() > 1e-6  # as large as what is measured
@@ -122,10 +122,10 @@ def test_rows_are_divided_by_their_length_unless_told_otherwise():
 
 
 def test_the_score_of_neighbours_is_their_kth_distance():
-    train, _, test = scene(LOW)
-    for k in (1, 10, 200):
-        found = KNNDistance(k, normalize=False).fit(train).score(test)
-        assert np.allclose(found, kth_by_loop(test, train, k), rtol=1e-13)
+    train, _, test = scene(LOW, n=60)
+    for k in (1, 10, 60):
+        found = KNNDistance(k, normalize=False).fit(train).score(test[:20])
+        assert np.allclose(found, kth_by_loop(test[:20], train, k), rtol=1e-13)
 
 
 # ---- Mahalanobis -------------------------------------------------------------------------------------------------

@@ -125,7 +125,8 @@ def correlate(models: Sequence[Row], draws: Sequence[int]) -> list[Row]:
             every = [r for r in models if (r["draw"], r["kind"]) == (draw, kind) and r["family"] in OUTPUTS]
             groups = {ALL: every}
             for row in every:
-                groups.setdefault(KIND_OF.get(row["score"], row["score"]), []).append(row)
+                score = str(row["score"])
+                groups.setdefault(KIND_OF.get(score, score), []).append(row)
             for (name, part), (first, second) in product(groups.items(), PAIRS):
                 x, y = columns(part, first, second)
                 names = {"scores": name, "first": first, "second": second, "kind": kind}
