@@ -90,6 +90,11 @@ def test_what_cannot_be_used_is_named(given, words):
             function(score, features, **options)
 
 
+def test_estimate_says_where_its_interval_is():
+    with pytest.raises(InputError, match=r"use uqeval\.inference\.estimate_distance_c_index"):
+        estimate("distance_c_index", [1, 2], [[1.0], [2.0]])
+
+
 @pytest.mark.slow
 def test_its_interval_holds_with_and_without_a_reference():
     """Of 400 draws each, 95% intervals hold the mean over 2,000 other draws in 91.7% to 98.3% (3 standard errors)."""

@@ -176,12 +176,25 @@ def verdicts(summary: list[Row], correlations: list[Row], models: list[Row]) -> 
                 said("own", own),
                 where("stands_in", distance, lambda x: x > _FOLLOWS),
                 where("misleads", distance, lambda x: x < 0),
+                _of_one_kind(correlations),
                 _of_the_best(summary),
             ],
         ),
         ("UQ-AUC is for another question", [said("uq_auc", uq_auc), where("opposite", uq_auc, lambda x: x < 0)]),
         ("Which scores find what", [_extremes(summary, kind) for kind in KINDS]),
     ]
+
+
+def _of_one_kind(correlations: list[Row]) -> str:
+    """In how many cases the distance C-index follows the AUROC less among scores of one kind than among all."""
+    alone = [scores for scores in dict.fromkeys(row["scores"] for row in correlations) if scores != ALL]
+    cases = [
+        _range(correlations, PAIRS[1], kind, scores)[0] < whole
+        for kind in KINDS
+        if (whole := _range(correlations, PAIRS[1], kind)[0]) > 0
+        for scores in alone
+    ]
+    return str(_WORDS["verdicts"]["of_one_kind"]).format(sum(cases), len(cases))
 
 
 def _of_the_best(summary: list[Row]) -> str:
