@@ -80,6 +80,22 @@ def uq_c_index(score, loss, weights=None):
     return math.fsum((product * credit / 2)[below]) / pairs if below.any() else NAN
 
 
+def distance_c_index(score, features, reference, weights=None):
+    """Distances from exact squares, each to the nearest of the reference or to the nearest other row."""
+    x = [[Fraction(float(v)) for v in row] for row in features]
+    known = None if reference is None else [[Fraction(float(v)) for v in row] for row in reference]
+    squares = [
+        min(
+            sum((a - b) ** 2 for a, b in zip(row, other, strict=True))
+            for j, other in enumerate(x if known is None else known)
+            if known is not None or i != j
+        )
+        for i, row in enumerate(x)
+    ]
+    ranks = {square: k for k, square in enumerate(sorted(set(squares)))}
+    return uq_c_index(score, np.array([ranks[square] for square in squares]), weights)
+
+
 def top_label_c_index(score, confidence, error, weights=None):
     """Concordance with −c of right and c of wrong rows."""
     signed = [Fraction(float(c)) * (1 if e else -1) for c, e in zip(confidence, error, strict=True)]

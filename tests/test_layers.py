@@ -277,10 +277,11 @@ API = {
     "truth": "predicted_labels misclassified gap gap_from_logits bayes_labels phi varphi misaligned",
     "scores": "entropy gap_to_certain margin bernoulli_variance free_energy max_logit total_entropy aleatoric_entropy "
     "mutual_information predicted_class_variance vote_ratio vote_entropy expected_free_energy dirichlet_entropy "
-    "dirichlet_mutual_information vacuity available compute",
+    "dirichlet_mutual_information vacuity mahalanobis knn_distance available compute",
     "metrics": "top_label_c_index "
     "uq_auc uq_c_index aurc e_aurc augrc g_auc h_auc auarc prr risk_coverage_curve mce_curve mbc_curve ece "
-    "brier log_loss kendall_tau one_vs_rest ood_auroc fpr_at_tpr ood_aupr selective_accuracy REGISTRY",
+    "brier log_loss kendall_tau one_vs_rest ood_auroc fpr_at_tpr ood_aupr distance_c_index selective_accuracy "
+    "REGISTRY",
 }
 
 

@@ -112,7 +112,7 @@ def test_a_folder_of_the_commands_own_name_is_the_default(tmp_path, monkeypatch,
     assert os.listdir(tmp_path) == ["uqeval-theorems"]
 
 
-STUDIES = ("synthetic", "temperature", "theorems", "cifar10h", "imagenet-real", "oasst2")
+STUDIES = ("synthetic", "temperature", "theorems", "ood", "cifar10h", "imagenet-real", "oasst2")
 
 
 def test_every_study_is_listed_and_its_help_has_an_example():
@@ -137,7 +137,7 @@ def test_a_missing_grid_is_refused(tmp_path):
 def test_a_folder_that_cannot_be_made_is_refused_and_a_file_in_its_place_left_alone(tmp_path):
     (tmp_path / "x").write_text("mine")
     for name in STUDIES:
-        given = () if name in STUDIES[:3] else ("--predictions", tmp_path)
+        given = () if name in STUDIES[:4] else ("--predictions", tmp_path)
         assert "that is a file" in commands.fail("reproduce", name, "--out", tmp_path / "x", *given)
         assert "cannot be made" in commands.fail("reproduce", name, "--out", tmp_path / "x" / "y", *given)
     assert (tmp_path / "x").read_text() == "mine"
@@ -153,6 +153,7 @@ def test_without_its_package_one_line_says_what_to_install(tmp_path, monkeypatch
     for options, extra in (
         (("synthetic",), "torch"),
         (("temperature",), "torch"),
+        (("ood",), "torch"),
         (("cifar10h", "--train"), "reproduce"),
         (("cifar10h", "--backbones", "resnet18"), "reproduce"),
         (("imagenet-real", "--models", "resnet18", "--images", "."), "reproduce"),

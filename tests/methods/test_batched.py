@@ -124,3 +124,13 @@ def test_progress_counts_to_the_end():
 def test_no_network_is_refused():
     with pytest.raises(InputError, match="nets"):
         train([], X, Y)
+
+
+def test_the_features_are_what_the_last_layer_takes(bank):
+    for k, net in enumerate(NETS):
+        features = bank.features(k, NEW)
+        assert features.shape == (len(NEW), *net.hidden[-1:]) if net.hidden else (features == NEW).all()
+        line = np.column_stack([np.ones(len(NEW)), features])
+        logits = bank.logits(NEW)[k]
+        left = logits - line @ np.linalg.lstsq(line, logits, rcond=None)[0]
+        assert np.abs(left).max() < 1e-4 * np.abs(logits).max()  # float32

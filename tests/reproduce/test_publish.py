@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_grid import TINY
+from tiny_grid import TINY, TINY_OOD
 
 import commands
 import uqeval
@@ -27,6 +27,7 @@ def given(tmp_path_factory):
     place = tmp_path_factory.mktemp("given")
     one = TINY.replace("[[8], [6, 4]]", "[[6]]").replace("[0.02, 0.05]", "[0.05]")
     (place / "tiny.toml").write_text(one, encoding="utf-8")
+    (place / "ood.toml").write_text(TINY_OOD.replace("[[8], [6, 4]]", "[[6]]"), encoding="utf-8")
     messages = datasets.oasst2_sample(COUNT)
     rng = np.random.default_rng(0)
     for k in range(5):
@@ -35,6 +36,7 @@ def given(tmp_path_factory):
     tiny = {"grid": place / "tiny.toml", "seeds": 1, "jobs": 1}
     return {
         "synthetic": (tiny, ("--grid", place / "tiny.toml", "--seeds", 1, "--jobs", 1)),
+        "ood": (tiny | {"grid": place / "ood.toml"}, ("--grid", place / "ood.toml", "--seeds", 1, "--jobs", 1)),
         "temperature": ({"seed": 2}, ("--seed", 2)),
         "theorems": ({"populations": 2}, ("--populations", 2)),
         "oasst2": (

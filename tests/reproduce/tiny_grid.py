@@ -36,3 +36,17 @@ r = 0.9456
 low = 0.9336
 high = 0.9555
 """
+
+TINY_OOD = (
+    TINY.split("[[paper]]")[0]
+    + """
+[features]
+shrinkage = 0.01
+k = 5
+
+[foreign]
+across = 4.0
+beyond = 5.0
+around = 6.0
+"""
+)

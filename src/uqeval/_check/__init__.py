@@ -4,7 +4,15 @@ All input messages about arrays live here; messages about files and columns live
 """
 
 from uqeval._check.grid import on_grid
-from uqeval._check.model import Widened, check_alpha, check_labels, check_logits, check_members, check_probs
+from uqeval._check.model import (
+    Widened,
+    check_alpha,
+    check_features,
+    check_labels,
+    check_logits,
+    check_members,
+    check_probs,
+)
 from uqeval._check.rows import (
     MEND,
     Bit,

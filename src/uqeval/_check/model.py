@@ -1,4 +1,4 @@
-"""What a model puts out: labels, probabilities, logits, ensemble members, Dirichlet parameters."""
+"""What a model puts out: labels, probabilities, logits, ensemble members, Dirichlet parameters, features."""
 
 import math
 from collections.abc import Sequence
@@ -141,6 +141,21 @@ def check_alpha(alpha: ArrayLike, *, name: str = "alpha") -> Float:
             f"Evidence e ≥ 0 becomes alpha = e + 1."
         )
     return array
+
+
+def check_features(features: ArrayLike, *, name: str = "features", columns: int | None = None) -> Float:
+    """(n, d) finite numbers, n and d ≥ 1; with as many columns as the rows that they are held against."""
+    array = numeric(name, features).astype(np.float64)
+    if array.ndim != 2 or 0 in array.shape:
+        hint = f" For one feature: {name}.reshape(-1, 1)." if array.ndim == 1 else ""
+        raise InputError(f"`{name}` has shape {array.shape}. Pass (n, d), the d features of each row.{hint}")
+    if columns is not None and array.shape[1] != columns:
+        raise InputError(
+            f"`{name}` has {array.shape[1]} columns but those it is compared with have {columns}. "
+            f"Pass the same features of both."
+        )
+    _reject_missing(name, array)
+    return np.ascontiguousarray(array)
 
 
 def _reject_missing(name: str, array: Float) -> None:

@@ -94,6 +94,28 @@ def theorems(
     show(study, out, quiet, json)
 
 
+@reproduce.command()
+def ood(
+    out: Out = Path("uqeval-ood"),
+    seeds: Annotated[int, o.option("Draws of the data.", min=1)] = 20,
+    jobs: Annotated[int | None, o.option("Processes; all cores by default.", min=1)] = None,
+    grid: Annotated[Path | None, o.option("Another grid of models (TOML).", metavar="FILE")] = None,
+    quiet: o.Quiet = False,
+    json: o.Json = None,
+) -> None:
+    """The paper's appendix on out-of-distribution inputs: which scores find foreign inputs, and does the distance
+    C-index, which needs none, tell? Needs torch.
+
+    Writes table.json, .csv and .md, models.csv, figures and index.html. Run it again to go on after a stop.
+
+    Example:  uqeval reproduce ood --seeds 20 --out ood
+    """
+    needs("uqeval reproduce", "torch", "torch")
+    with running(out, quiet, json) as progress:
+        study = uqeval.reproduce.ood(out, seeds=seeds, grid=grid, jobs=jobs, progress=progress)
+    show(study, out, quiet, json)
+
+
 # ---- what all studies share --------------------------------------------------------------------------------------
 
 

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from uqeval._lazy import late
-from uqeval.inference.estimate import bootstrap, estimate
+from uqeval.inference.estimate import bootstrap, estimate, estimate_distance_c_index
 from uqeval.inference.forms import risk_band
 from uqeval.inference.one_vs_rest import estimate_one_vs_rest
 from uqeval.inference.power import SampleSize, detectable_difference, sample_size
@@ -21,6 +21,7 @@ __all__ = [
     "compare_correlations",
     "detectable_difference",
     "estimate",
+    "estimate_distance_c_index",
     "estimate_one_vs_rest",
     "pearson",
     "reference_confidence",

@@ -124,6 +124,12 @@ class Bank:
             result[ks] = group.logits(rows).double().numpy()
         return result
 
+    def features(self, k: int, x: ArrayLike) -> NDArray[np.float64]:
+        """(n, width) last hidden activations of network k, dropout off; without a hidden layer the rows themselves."""
+        rows = torch.as_tensor(np.asarray(x, dtype=np.float32))
+        group, at = self._home[k]
+        return group.features(at, rows).double().numpy()
+
     def passes(self, k: int, x: ArrayLike, samples: int) -> NDArray[np.float64]:
         """(samples, n, K) of network k with dropout on, from its own stream."""
         rows = torch.as_tensor(np.asarray(x, dtype=np.float32))
@@ -204,6 +210,13 @@ class _Group:
             h = part.expand(len(self.nets), *part.shape)
             parts.append(_forward(self.weights, h, [None] * len(self.nets[0].hidden)))
         return torch.cat(parts, dim=1)
+
+    @torch.no_grad()
+    def features(self, at: int, rows: Tensor) -> Tensor:
+        own, h = [w[at : at + 1] for w in self.weights], rows[None]
+        for layer in range(len(self.nets[at].hidden)):
+            h = _hidden(own, layer, h, None)
+        return h[0]
 
     @torch.no_grad()
     def passes(self, at: int, rows: Tensor, samples: int) -> Tensor:

@@ -4,7 +4,7 @@ from uqeval.metrics.calibration import ece, ece_debiased
 from uqeval.metrics.concordance import top_label_c_index, uq_c_index
 from uqeval.metrics.correlation import kendall_tau, somers_d
 from uqeval.metrics.multiclass import one_vs_rest
-from uqeval.metrics.ood import fpr_at_tpr, ood_aupr, ood_auroc
+from uqeval.metrics.ood import distance_c_index, fpr_at_tpr, ood_aupr, ood_auroc
 from uqeval.metrics.proper import accuracy, brier, log_loss
 from uqeval.metrics.ranking import uq_auc
 from uqeval.metrics.registry import REGISTRY, Metric
@@ -33,6 +33,7 @@ __all__ = [
     "augrc",
     "aurc",
     "brier",
+    "distance_c_index",
     "e_aurc",
     "ece",
     "ece_debiased",

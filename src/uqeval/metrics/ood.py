@@ -1,6 +1,7 @@
 """Out-of-distribution detection: does the score tell known inputs from foreign ones?
 
-`score_in` belongs to in-distribution rows, `score_out` to the others; higher means less sure.
+`score_in` belongs to in-distribution rows, `score_out` to the others; higher means less sure. Without foreign rows:
+does it rise with the distance to what is known?
 """
 
 from typing import Literal
@@ -8,10 +9,12 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from uqeval._check import MEND, Bit, Float, check_choice, check_vector
+from uqeval._check import MEND, Bit, Float, check_choice, check_features, check_lengths, check_rows, check_vector
 from uqeval._errors import InputError, UQWarning, notify
 from uqeval.metrics.areas import Ranking, tie_blocks
+from uqeval.metrics.concordance import c_index_value
 from uqeval.metrics.ranking import auc_value
+from uqeval.scores.neighbours import neighbour_distances
 
 
 def check_in_out(score_in: ArrayLike, score_out: ArrayLike) -> tuple[Float, Float]:
@@ -96,3 +99,51 @@ def average_precision(order: Float, positive: Bit) -> float:
     found = np.cumsum(blocks.bad)
     precision = found / np.cumsum(blocks.weight)
     return float((precision * blocks.bad).sum() / found[-1])
+
+
+def distance_c_index(
+    score: ArrayLike, features: ArrayLike, *, reference: ArrayLike | None = None, weights: ArrayLike | None = None
+) -> float:
+    r"""Probability that of two rows the one further from what is known has the higher score, ties counting half.
+
+    .. math:: P(S < S' \mid D < D') + \tfrac12 P(S = S' \mid D < D'), \quad D = \min_{r \ne x} \lVert x - r \rVert
+
+    For when there are no foreign rows to judge a score by (the paper's appendix on out-of-distribution inputs). No
+    theorem says that a good score has a high one: being near says nothing of which class is right, and the distance
+    must mean something where the features live. Its interval: `uqeval.inference.estimate_distance_c_index`.
+
+    Parameters
+    ----------
+    score : array-like of shape (n,)
+        Uncertainty; higher means less sure.
+    features : array-like of shape (n, d)
+        Of the same rows; their Euclidean distance is taken as it is, so scale them as they should count.
+    reference : array-like of shape (m, d), optional
+        What is known, usually the training rows. Without it the nearest *other* row of `features` is taken, as in the
+        paper; copies then have the distance 0.
+    weights : array-like of shape (n,), optional
+        Row weights ≥ 0; each pair counts by the product of its weights. Distances are those of all rows.
+
+    Returns
+    -------
+    float
+        In [0, 1]; 0.5 is a useless score; NaN (with a warning) if all rows are equally far.
+
+    Examples
+    --------
+    >>> train = [[0.0, 0.0], [1.0, 0.0]]
+    >>> distance_c_index([0.1, 0.2, 0.2, 0.9], [[0.0, 0.1], [1.0, 0.5], [1.0, 2.0], [9.0, 9.0]], reference=train)
+    0.9166666666666666
+    """
+    distance = nearest_distances(score, features, reference)
+    s, d, w, _ = check_rows(score, distance, weights, kind="loss")
+    return c_index_value(s, d, w, "distance C-index", "all rows are equally far")
+
+
+def nearest_distances(score: ArrayLike, features: ArrayLike, reference: ArrayLike | None) -> Float:
+    """Of each row to the nearest of the reference, or to the nearest other row."""
+    x = check_features(features)
+    check_lengths(2, score=check_vector("score", score, finite=False, hint=MEND), features=x)
+    if reference is None:
+        return neighbour_distances(x, x, 1, own=True)
+    return neighbour_distances(x, check_features(reference, name="reference", columns=x.shape[1]), 1)

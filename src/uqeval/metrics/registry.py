@@ -140,8 +140,14 @@ _METRICS = [
 REGISTRY: dict[str, Metric] = {metric.name: metric for metric in _METRICS}
 
 
+# Of classes, of features: more than a number or two for each row.
+_APART = {"one_vs_rest": "estimate_one_vs_rest", "distance_c_index": "estimate_distance_c_index"}
+
+
 def get_metric(name: str) -> Metric:
     """The metric of that name, or an error that suggests the nearest."""
+    if isinstance(name, str) and name in _APART:
+        raise InputError(f"{name} takes other arguments than the metrics here: use uqeval.inference.{_APART[name]}.")
     if not isinstance(name, str) or name not in REGISTRY:
         raise InputError(f'There is no metric "{name}".{nearest(name, REGISTRY)} Metrics: {", ".join(REGISTRY)}.')
     return REGISTRY[name]

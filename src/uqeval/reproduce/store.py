@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import signal
 import sqlite3
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from concurrent.futures import FIRST_COMPLETED, Executor, wait
+from concurrent.futures import FIRST_COMPLETED, Executor, ProcessPoolExecutor, wait
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -60,6 +62,13 @@ class Store:
 
     def __exit__(self, *_: object) -> None:
         self._db.close()
+
+
+def processes(jobs: int) -> Executor:
+    """Workers for cells that keep a core busy."""
+    # Ctrl-C is for the parent, which then lets its workers finish.
+    ignore = (signal.SIGINT, signal.SIG_IGN)
+    return ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=signal.signal, initargs=ignore)
 
 
 def run_cells(

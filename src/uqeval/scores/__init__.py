@@ -6,6 +6,7 @@ from uqeval.scores.dirichlet import (
     dirichlet_mutual_information,
     vacuity,
 )
+from uqeval.scores.features import KNNDistance, Mahalanobis, knn_distance, mahalanobis
 from uqeval.scores.logits import free_energy, max_logit
 from uqeval.scores.members import (
     aleatoric_entropy,
@@ -20,6 +21,8 @@ from uqeval.scores.probs import bernoulli_variance, entropy, gap_to_certain, mar
 from uqeval.scores.registry import available, compute
 
 __all__ = [
+    "KNNDistance",
+    "Mahalanobis",
     "aleatoric_entropy",
     "available",
     "bernoulli_variance",
@@ -31,6 +34,8 @@ __all__ = [
     "expected_free_energy",
     "free_energy",
     "gap_to_certain",
+    "knn_distance",
+    "mahalanobis",
     "margin",
     "max_logit",
     "mutual_information",

@@ -3,13 +3,16 @@
 The grid is data (`synthetic.toml`).
 """
 
+from __future__ import annotations
+
 import tomllib
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from uqeval._check import Float, Int
 from uqeval._errors import InputError, MissingExtra
@@ -18,6 +21,9 @@ from uqeval.datasets.synthetic import synthetic as draw_data
 from uqeval.inputs.predictions import softmax
 from uqeval.reproduce.packaged import read_table
 from uqeval.scores import compute
+
+if TYPE_CHECKING:
+    from uqeval.methods.batched import Bank
 
 Plan = dict[str, Any]
 
@@ -100,13 +106,30 @@ class Outputs:
 
 def outputs(grid: dict[str, Any], seed: int, plans: Sequence[Plan]) -> Iterator[Outputs]:
     """Trains all networks of these algorithms on one draw, together."""
+    data = draw_of(grid, seed)
+    with trained(grid, seed, plans, data) as bank:
+        for plan, _, logits in member_logits(bank, plans, data.x[data.test]):
+            yield Outputs(plan, logits, data)
+
+
+def member_logits(bank: Bank, plans: Sequence[Plan], x: Float) -> Iterator[tuple[Plan, int, Float]]:
+    """Each algorithm, which network is its first, and its (members or passes, n, K) logits at some inputs."""
+    logits, at = bank.logits(x), 0
+    for plan in plans:
+        own = logits[at : at + plan["members"]]
+        yield plan, at, bank.passes(at, x, plan["samples"]) if plan["samples"] else own
+        at += plan["members"]
+
+
+@contextmanager
+def trained(grid: dict[str, Any], seed: int, plans: Sequence[Plan], data: Synthetic) -> Iterator[Bank]:
+    """All networks of these algorithms, trained on the training rows; inside, torch has one thread."""
     try:
         import torch  # an extra
 
         from uqeval.methods.batched import Net, train
     except ModuleNotFoundError:
         raise MissingExtra("uqeval reproduce", "torch", "torch") from None
-    data = draw_of(grid, seed)
     nets = []
     for plan in plans:
         base = 1_000_000 * seed + 10_000 * plan["architecture"] + plan["first"]
@@ -117,12 +140,6 @@ def outputs(grid: dict[str, Any], seed: int, plans: Sequence[Plan]) -> Iterator[
     torch.set_num_threads(1)  # the numbers must not depend on the machine's cores
     try:
         settings = {"epochs": training["epochs"], "batch_size": training["batch_size"]}
-        bank = train(nets, x, y, classes=data.n_classes, **settings)
-        logits = bank.logits(data.x[data.test])
-        at = 0
-        for plan in plans:
-            own = logits[at : at + plan["members"]]
-            yield Outputs(plan, bank.passes(at, data.x[data.test], plan["samples"]) if plan["samples"] else own, data)
-            at += plan["members"]
+        yield train(nets, x, y, classes=data.n_classes, **settings)
     finally:
         torch.set_num_threads(threads)

@@ -4,11 +4,8 @@ One cell is one architecture on one draw of the data: its networks are trained t
 finished cells are stored, so a killed run goes on.
 """
 
-import signal
 from collections.abc import Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +13,7 @@ from uqeval import metrics, truth
 from uqeval._check import Progress
 from uqeval._errors import InputError, collected
 from uqeval.kernels import cores
-from uqeval.reproduce.store import Store, cell_key, run_cells
+from uqeval.reproduce.store import Store, cell_key, processes, run_cells
 from uqeval.reproduce.study import Timing, check_natural, correlate, judge_score, stored, summarise, within_kinds
 from uqeval.reproduce.synthetic.networks import Outputs, algorithms, draw_of, outputs, read_grid
 from uqeval.reproduce.synthetic.study import SyntheticStudy
@@ -69,7 +66,7 @@ def synthetic(
     keys = {cell: cell_key(same | {"cell": cell}) for cell in cells}
     with timing.stage("training and scoring", progress, resumes=True) as tell, Store(out) as store:
         work = partial(run_cell, table)
-        found = dict(run_cells(store, keys, work, _processes, cores() if jobs is None else jobs, tell))
+        found = dict(run_cells(store, keys, work, processes, cores() if jobs is None else jobs, tell))
     every = [row for cell in cells for row in found[cell]]
     models = [row for row in every if row["draw"] in draws]
     correlations, tests = correlate(models, draws)
@@ -102,12 +99,6 @@ def _draws(grid: dict[str, Any], count: int, d_range: tuple[float, float] | None
         if len(skipped) > 1000 * count:
             raise InputError(f"Hardly any draw has d in {d_range!r}. Widen `d_range`.")
     return chosen, skipped
-
-
-def _processes(jobs: int) -> Executor:
-    # Ctrl-C is for the parent, which then lets its workers finish.
-    ignore = (signal.SIGINT, signal.SIG_IGN)
-    return ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=signal.signal, initargs=ignore)
 
 
 def run_cell(grid: dict[str, Any], cell: tuple[int, int]) -> list[dict[str, Any]]:
