@@ -4,7 +4,7 @@ Told by methods and attributes alone: whatever behaves like scikit-learn will do
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,27 +18,44 @@ from uqeval.inputs.columns import listed
 _SAME = 1e-6
 
 
+class Outputs(NamedTuple):
+    """Probabilities (n, K) and members (m, n, K), if any were found or asked for."""
+
+    probs: Float
+    members: Float | None
+
+
 def estimator_arguments(
     estimator: Any, x: Any, y: ArrayLike, classes: Sequence[Any] | None, members: bool
 ) -> dict[str, Any]:
     """Arguments of `Predictions`: classes and labels by value, probabilities, members where they are its mean."""
     known = known_classes(estimator)
-    names = known if classes is None else _all_classes(known, classes)
-    if len(names) == 1:  # a row of probabilities has two or more
-        names = [*names, f"not {names[0]}"]
-    labels = _codes("y", y, names, known)
+    names = at_least_two(known if classes is None else _all_classes(known, classes))
+    labels = class_codes("y", y, names, known)
     if len(labels) != (rows := _count(x)):
         raise InputError(f"`y` has {len(labels)} entries but `x` has {rows} rows. Pass one label per row.")
-    found, places = class_probs(estimator, x, known), _codes("classes_", known, names, known)
-    probs = check_probs(_widened(found, places, len(names)))
+    probs, parts = outputs_of(estimator, x, names, members=members)
     arguments = {"labels": Indices(labels), "probs": probs, "classes": [str(name) for name in names]}
     # Not always the likeliest class: a tuned threshold, a support vector machine.
-    predicted = _codes("predict(x)", estimator.predict(x), names, known)
+    predicted = class_codes("predict(x)", estimator.predict(x), names, known)
     if (predicted != probs.argmax(axis=1)).any():
         arguments["pred"] = Indices(predicted)
-    if members and (parts := member_probs(estimator, x, found)) is not None:
-        arguments["members"] = _widened(parts, places, len(names))
-    return arguments
+    return arguments if parts is None else arguments | {"members": parts}
+
+
+def outputs_of(estimator: Any, x: Any, names: Sequence[Any], *, members: bool) -> Outputs:
+    """What it says of these classes, in their order; those that it never met get probability 0."""
+    known = known_classes(estimator)
+    places = class_codes("classes_", known, names, known)
+    found = _class_probs(estimator, x, known)
+    parts = _member_probs(estimator, x, found) if members else None
+    wide = None if parts is None else _widened(parts, places, len(names))
+    return Outputs(check_probs(_widened(found, places, len(names))), wide)
+
+
+def at_least_two(names: Sequence[Any]) -> list[Any]:
+    """A row of probabilities has two classes or more: beside a single one stands what it is not."""
+    return [*names, f"not {names[0]}"] if len(names) == 1 else list(names)
 
 
 def known_classes(estimator: Any) -> list[Any]:
@@ -56,7 +73,7 @@ def known_classes(estimator: Any) -> list[Any]:
     return np.asarray(estimator.classes_).tolist()
 
 
-def class_probs(estimator: Any, x: Any, known: Sequence[Any]) -> Float:
+def _class_probs(estimator: Any, x: Any, known: Sequence[Any]) -> Float:
     """What predict_proba gives, one column per class."""
     probs = np.asarray(estimator.predict_proba(x), dtype=np.float64)
     if probs.ndim != 2 or probs.shape[1] != len(known):
@@ -67,12 +84,12 @@ def class_probs(estimator: Any, x: Any, known: Sequence[Any]) -> Float:
     return probs
 
 
-def member_probs(estimator: Any, x: Any, probs: Float) -> Float | None:
+def _member_probs(estimator: Any, x: Any, probs: Float) -> Float | None:
     """(m, n, K) of the estimators whose plain mean the probabilities are; None where there are none."""
     if (inner := getattr(estimator, "best_estimator_", None)) is not None:  # of a search
-        return member_probs(inner, x, probs)
+        return _member_probs(inner, x, probs)
     if steps := getattr(estimator, "steps", None):  # of a pipeline
-        return member_probs(steps[-1][1], estimator[:-1].transform(x) if len(steps) > 1 else x, probs)
+        return _member_probs(steps[-1][1], estimator[:-1].transform(x) if len(steps) > 1 else x, probs)
     found = []
     for member, rows in _members(estimator, x):
         if not hasattr(member, "predict_proba"):
@@ -117,7 +134,7 @@ def _all_classes(known: Sequence[Any], classes: Sequence[Any]) -> list[Any]:
     return names
 
 
-def _codes(name: str, values: Any, names: Sequence[Any], known: Sequence[Any]) -> Int:
+def class_codes(name: str, values: Any, names: Sequence[Any], known: Sequence[Any]) -> Int:
     """The class index of each value."""
     array = to_array(name, values)
     if array.ndim == 2 and array.shape[1] == 1:
