@@ -6,7 +6,7 @@ try:
     from uqeval.sklearn.scorer import UQScorer, make_uq_scorer
     from uqeval.sklearn.selective import SelectiveClassifier
 except ModuleNotFoundError as error:
-    if error.name != "sklearn":
+    if (error.name or "").partition(".")[0] != "sklearn":
         raise
     raise MissingExtra("uqeval.sklearn", "scikit-learn", "sklearn") from None
 
