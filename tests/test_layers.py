@@ -34,6 +34,7 @@ LAYERS = [
     "plot",
     "pages",
     "reproduce",
+    "integrations",
     "cli",
 ]
 # Who may import which third party, and why only inside functions where that is so.
@@ -49,8 +50,11 @@ ROOMS = {
     "jinja2": "pages",
     "typer": "cli",
     "rich": "cli methods",
-    "torch": "methods reproduce",
+    "torch": "methods reproduce integrations",
     "sklearn": "methods sklearn",
+    "mlflow": "integrations",
+    "lightning": "integrations",
+    "pytorch_lightning": "integrations",
     "pooch": "datasets",
     "PIL": "datasets reproduce",
     "torchvision": "reproduce",
