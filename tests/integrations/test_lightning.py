@@ -21,10 +21,14 @@ from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 from uqeval.integrations.lightning import UQCallback  # noqa: E402
 
 
-class Net(lightning.LightningModule):
-    """A linear net that is asked for its validation outputs in one of several ways."""
+def both(logits, labels):
+    return {"logits": logits, "labels": labels}
 
-    def __init__(self, answer=lambda logits, labels: {"logits": logits, "labels": labels}):
+
+class Net(lightning.LightningModule):
+    """A linear net that gives its validation outputs in one of several ways."""
+
+    def __init__(self, answer=both):
         super().__init__()
         torch.manual_seed(0)
         self.layer, self.answer = torch.nn.Linear(4, 3), answer
@@ -69,7 +73,7 @@ def callback(**options):
 
 def test_a_validation_logs_values_and_bounds_of_all_its_batches(tmp_path):
     answers = [
-        lambda logits, labels: {"logits": logits, "labels": labels},
+        both,
         lambda logits, labels: {"logits": logits, "loss": 0.0},  # the labels are the batch's
         lambda logits, labels: {"probs": logits.softmax(dim=1), "labels": labels},
     ]
@@ -98,6 +102,13 @@ def test_outputs_that_it_cannot_read_are_refused_in_words(tmp_path):
     for answer, came in ((lambda *_: None, "NoneType"), (lambda *_: {"loss": 1.0}, r"\['loss'\]")):
         with pytest.raises(uq.InputError, match=f"validation_step returned {came}. Return"):
             trainer(callback(), tmp_path).validate(Net(answer), DataLoader(rows(), batch_size=40), verbose=False)
+
+
+@pytest.mark.slow
+def test_two_processes_judge_all_rows_together(tmp_path):
+    net = Net(both)
+    run = trainer(callback(), tmp_path, devices=2, strategy="ddp_spawn")
+    check(run.validate(net, DataLoader(rows(), batch_size=8), verbose=False)[0], expected(net))
 
 
 @pytest.mark.slow
