@@ -99,9 +99,7 @@ def test_without_a_label_for_abstaining_every_row_gets_one_and_a_warning_counts_
 
 def test_where_nothing_can_be_certified_it_says_so_and_accepts_nothing(digits):
     x, y, new = digits
-    with pytest.warns(
-        uq.UQWarning, match="accepts nothing. Nothing can be certified.* would be needed"
-    ):
+    with pytest.warns(uq.UQWarning, match="accepts nothing. Nothing can be certified.* would be needed"):
         clf = SelectiveClassifier(GaussianNB(), max_risk=0.001, abstain_label=-1).fit(x, y)
     assert not clf.threshold_.feasible
     assert set(clf.predict(new).tolist()) == {-1}
