@@ -57,7 +57,14 @@ def test_a_logger_is_called_by_its_own_method(ev, expected):
         def log(self, *_):
             raise AssertionError
 
-    for logger in (Run(), Logger()):
+    class Module(Run):  # as Lightning's, whose `log` takes one number
+        def log_dict(self, values, step=None):
+            self.seen = (values, step)
+
+        def log(self, *_):
+            raise AssertionError
+
+    for logger in (Run(), Logger(), Module()):
         ev.log(logger, 2)
         assert logger.seen == (expected, 2)
 
@@ -106,5 +113,7 @@ def test_mlflow_holds_them_in_the_active_run_in_a_given_one_and_at_an_address(ev
         assert client.get_run(run_id).data.metrics == kept(expected)
         assert [m.step for m in client.get_metric_history(run_id, "entropy/uq_auc_low")] == [3]
     assert client.get_run(new.run_id).info.status == "FINISHED"
+    with pytest.raises(uq.InputError, match="which takes no numbers"):
+        ev.log(client)
     with pytest.raises(uq.InputError, match=r"`to` is 3\. Pass the address"):
         uq.integrations.mlflow.MLflowRun(3)

@@ -156,6 +156,8 @@ def test_what_cannot_work_is_refused_in_words(digits):
     x, y, _ = digits
     with pytest.raises(uq.InputError, match="`abstain_label` is 3, which is a class"):
         SelectiveClassifier(GaussianNB(), abstain_label=3).fit(x, y)
+    with pytest.raises(uq.InputError, match=r"`max_risk` is \[0.1, 0.2\]. Pass one number"):
+        SelectiveClassifier(GaussianNB(), max_risk=[0.1, 0.2]).fit(x, y)
     with pytest.raises(uq.InputError, match="cannot be had from an estimator"):
         SelectiveClassifier(GaussianNB(), "max_logit").fit(x, y)
     with pytest.raises(uq.InputError, match="DummyClassifier has none whose mean its probabilities are"):

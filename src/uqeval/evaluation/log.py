@@ -37,8 +37,9 @@ def send(values: Mapping[str, float], to: Any, step: int | None) -> None:
         for name, value in values.items():
             to.add_scalar(name, value, step)
         return
-    methods = (getattr(to, name, None) for name in ("log_metrics", "log"))  # MLflow, Lightning; Weights & Biases
-    call = next((method for method in (*methods, to) if callable(method)), None)
+    # MLflow and loggers of Lightning, its modules, Weights & Biases. What else a client of MLflow logs are no numbers.
+    names = ("log_metrics",) if hasattr(to, "log_batch") else ("log_metrics", "log_dict", "log")
+    call = next((method for method in (*(getattr(to, name, None) for name in names), to) if callable(method)), None)
     if call is None:
         raise InputError(
             f"`to` is {to!r}, which takes no numbers. Pass a SummaryWriter, the module mlflow, a logger with "

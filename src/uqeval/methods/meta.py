@@ -137,7 +137,7 @@ class MetaClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
 
 def _predictions_in(X: Any) -> Predictions | None:
     """Those among what was given."""
-    first = X[0] if isinstance(X, tuple) else X
+    first = X[0] if isinstance(X, tuple) and X else X
     return first if isinstance(first, Predictions) else None
 
 

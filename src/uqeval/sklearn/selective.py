@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from uqeval._check import Float, check_choice
 from uqeval._errors import InputError, notify
 from uqeval.decide import SetValuedClassifier, Threshold, choose_threshold
+from uqeval.decide.rows import check_target
 from uqeval.inputs.estimator import Outputs, at_least_two, class_codes, known_classes, outputs_of
 from uqeval.sklearn.uncertainty import Score, check_score, needs_members, uncertainty_of
 
@@ -117,7 +118,7 @@ class SelectiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 setattr(self, name, getattr(self.estimator_, name))
         wrong = np.asarray(self.estimator_.predict(held)) != y_held
         self.threshold_: Threshold = choose_threshold(
-            self._named_score(held), wrong, max_risk=self.max_risk, level=self.level, method=self.method
+            self._named_score(held), wrong, max_risk=check_target(self.max_risk), level=self.level, method=self.method
         )
         if not self.threshold_.feasible:
             notify(f"SelectiveClassifier accepts nothing. {self.threshold_.statement()}")
