@@ -126,6 +126,17 @@ def test_a_class_that_the_estimator_never_met_has_probability_0_if_it_is_named()
         uq.Predictions.from_estimator(estimator, x, y, classes=SPECIES[1:])
 
 
+def test_the_order_of_the_classes_changes_their_names_and_nothing_else():
+    x, y = rows()
+    estimator = WITH_MEMBERS[3][0].fit(x, y)
+    pred = uq.Predictions.from_estimator(estimator, x, y)
+    turned = uq.Predictions.from_estimator(estimator, x, y, classes=SPECIES[[2, 0, 1]])
+    assert turned.classes == tuple(SPECIES[[2, 0, 1]])
+    np.testing.assert_array_equal(turned.probs, pred.probs[:, [2, 0, 1]])
+    np.testing.assert_array_equal(turned.members, pred.members[:, :, [2, 0, 1]])
+    np.testing.assert_array_equal(truth.error_of(turned), estimator.predict(x) != y)
+
+
 def test_a_classifier_of_one_class_has_a_second_one_that_never_comes():
     x = np.zeros((3, 1))
     pred = uq.Predictions.from_estimator(DummyClassifier().fit(x, ["a"] * 3), x, ["a"] * 3)

@@ -49,8 +49,8 @@ def outputs_of(estimator: Any, x: Any, names: Sequence[Any], *, members: bool) -
     places = class_codes("classes_", known, names, known)
     found = _class_probs(estimator, x, known)
     parts = _member_probs(estimator, x, found) if members else None
-    wide = None if parts is None else _widened(parts, places, len(names))
-    return Outputs(check_probs(_widened(found, places, len(names))), wide)
+    wide = None if parts is None else _placed(parts, places, len(names))
+    return Outputs(check_probs(_placed(found, places, len(names))), wide)
 
 
 def at_least_two(names: Sequence[Any]) -> list[Any]:
@@ -103,7 +103,7 @@ def _member_probs(estimator: Any, x: Any, probs: Float) -> Float | None:
             inside = codes.dtype.kind in "iuf" and len(codes) == given.shape[1] and (codes < probs.shape[1]).all()
             if not inside or (codes != codes.astype(np.int64)).any():
                 return None
-            given = _widened(given, codes.astype(np.int64), probs.shape[1])
+            given = _placed(given, codes.astype(np.int64), probs.shape[1])
         found.append(given)
     # Boosting, stacking or weighted votes have estimators too, but their mean is not what the classifier says.
     if len(found) < 2 or np.abs(np.mean(found, axis=0) - probs).max(initial=0.0) > _SAME:
@@ -152,9 +152,9 @@ def class_codes(name: str, values: Any, names: Sequence[Any], known: Sequence[An
     return codes
 
 
-def _widened(given: NDArray[Any], places: Any, width: int) -> Float:
-    """With a column of 0 for each class that is not there."""
-    if given.shape[-1] == width:
+def _placed(given: NDArray[Any], places: Int, width: int) -> Float:
+    """Each class in its column, and 0 for those that are not there."""
+    if width == len(places) and (places == np.arange(width)).all():
         return given
     found = np.zeros((*given.shape[:-1], width))
     found[..., places] = given
