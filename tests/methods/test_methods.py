@@ -820,21 +820,22 @@ def run_python(code):
 
 
 def test_without_torch_the_pip_line_is_given():
-    for statement in ["import uqeval.methods", "uqeval.methods", "from uqeval.methods import Softmax"]:
+    for statement in ["uqeval.methods.Softmax", "from uqeval.methods import Softmax"]:
         code = f"import sys, uqeval\nsys.modules['torch'] = None\ntry: {statement}\n"
         code += "except uqeval.MissingExtra as e: print(e)"
-        assert run_python(code) == 'uqeval.methods needs torch. Install it with: pip install "uqeval[torch]"'
+        assert run_python(code) == 'uqeval.methods.Softmax needs torch. Install it with: pip install "uqeval[torch]"'
 
 
 def test_another_missing_package_is_not_blamed_on_torch():
     code = (
-        "import sys\nsys.modules['scipy.optimize']=None\ntry: import uqeval.methods\nexcept ImportError as e: print(e)"
+        "import sys\nsys.modules['scipy.optimize']=None\ntry: from uqeval.methods import TemperatureScaling\n"
+        "except ImportError as e: print(e)"
     )
     assert "scipy.optimize" in run_python(code)
 
 
 def test_import_uqeval_does_not_import_torch():
-    code = "import sys, uqeval; print('torch' in sys.modules); uqeval.methods; print('torch' in sys.modules)"
+    code = "import sys, uqeval; print('torch' in sys.modules); uqeval.methods.Softmax; print('torch' in sys.modules)"
     assert run_python(code).split() == ["False", "True"]
 
 

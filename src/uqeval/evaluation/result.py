@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from uqeval._errors import InputError
 from uqeval._result import Grid, Result, as_html, as_text, number, versions
+from uqeval.evaluation.log import named_numbers, send
 from uqeval.evaluation.table import Row, Table
 from uqeval.inference.power import detectable_difference
 from uqeval.inference.result import Estimate
@@ -160,6 +161,13 @@ class Evaluation(Result):
     def frame_rows(self) -> list[dict[str, Any]]:
         """One row per estimate."""
         return self.to_dict()["estimates"]
+
+    def log(self, to: Any, step: int | None = None, prefix: str = "") -> None:
+        """Hands value, low and high of all estimates to whatever keeps them, as ``<prefix>entropy/uq_auc_low``.
+
+        `to`: a TensorBoard writer, the module `mlflow`, a logger with `log_metrics` or `log`, or a function of a dict.
+        """
+        send(named_numbers(self, prefix), to, step)
 
     # ---- print ----
 

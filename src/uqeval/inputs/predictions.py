@@ -31,6 +31,7 @@ from uqeval._errors import InputError, UQWarning, notify
 from uqeval.inputs.classes import Coded, Indices, check_class_indices, check_class_names
 from uqeval.inputs.columns import ColumnOptions, Columns, Plan
 from uqeval.inputs.doubts import doubt_ids, doubt_logits, doubt_rows
+from uqeval.inputs.estimator import estimator_arguments
 from uqeval.inputs.frame import arrow_arguments, frame_columns
 from uqeval.inputs.rows import coded, finite_vector, own_scores, row_names, row_numbers
 
@@ -264,6 +265,38 @@ class Predictions:
         ('cat', 'dog')
         """
         return predictions_from_arrow(*frame_columns(frame, Columns(**columns)))
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, x: Any, y: ArrayLike, *, members: bool = True, classes: Any = None, **arrays: Any
+    ) -> Predictions:
+        """Predictions of a fitted classifier in scikit-learn's style, with its members where it has some.
+
+        Parameters
+        ----------
+        estimator : classifier with `classes_`, `predict_proba` and `predict`
+            Where `predict` gives another class than the most probable one, it is what counts (`pred`).
+        x : array, frame or sparse matrix of n rows
+            Handed to the estimator as it is.
+        y : array-like of shape (n,)
+            True classes, by value.
+        members : bool
+            Look for members: the estimators inside a forest, bagging, soft voting or calibration, in a pipeline or a
+            search too, if their plain mean is what `predict_proba` gives (so no boosting, stacking, weighted votes).
+        classes : sequence, optional
+            All classes, where `y` has some that the estimator never met: it gives them probability 0.
+        **arrays
+            weights, clusters, groups, … as in `Predictions`.
+
+        Examples
+        --------
+        >>> from sklearn.ensemble import RandomForestClassifier
+        >>> x, y = [[0.0], [0.1], [0.9], [1.0]], ["no", "no", "yes", "yes"]
+        >>> forest = RandomForestClassifier(5, random_state=0).fit(x, y)
+        >>> Predictions.from_estimator(forest, x, y)
+        Predictions(4 rows, 2 classes: labels, probs, 5 members)
+        """
+        return cls(**estimator_arguments(estimator, x, y, classes, members), **arrays)
 
     def take(self, rows: ArrayLike) -> Predictions:
         """These rows only, from a boolean mask or from row numbers; absent clusters and groups are forgotten.
