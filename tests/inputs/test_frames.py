@@ -139,6 +139,21 @@ def test_numbers_that_are_names_and_positions_of_classes_are_refused_in_frames()
             assert read(named).labels.tolist() == [0, 1, 0]
 
 
+def test_numbers_at_the_end_of_listed_columns_are_names_that_labels_may_mean():
+    # p1, p2, p3 with no row of class 3: as positions the labels 1 and 2 would be classes 2 and 3, without a word.
+    probs = {"p1": [0.8, 0.1, 0.7], "p2": [0.1, 0.8, 0.2], "p3": [0.1, 0.1, 0.1]}
+    listed = list(probs)
+    with pytest.raises(InputError, match='can be read in two ways.*labels_by="name"'):
+        read({"label": [1, 2, 1], **probs}, prob=listed)
+    by_name = read({"label": [1, 2, 1], **probs}, prob=listed, labels_by="name")
+    assert by_name.labels.tolist() == [0, 1, 0]
+    assert read({"label": [1, 2, 3], **probs}, prob=listed).labels.tolist() == [0, 1, 2]  # 3 is no position
+    assert read({"label": [0, 2, 1], **probs}, prob=listed).labels.tolist() == [0, 2, 1]  # 0 is no name
+    assert read({"label": ["p1", "p2", "p1"], **probs}, prob=listed).labels.tolist() == [0, 1, 0]
+    from_ten = {f"prob_{k + 10}": values for k, values in enumerate(probs.values())}
+    assert read({"label": [11, 10, 12], **from_ten}, prob=list(from_ten)).classes == ("10", "11", "12")
+
+
 def test_labels_are_read_however_they_are_written():
     # Zero one labels are read however they are written.
     for labels, columns in product(

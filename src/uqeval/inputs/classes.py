@@ -86,7 +86,7 @@ def settle_classes(plan: Plan, given: Sequence[str] | None, labels: Sequence[Enc
                 )
             order = names
     elif full:
-        order = names or full[0].columns
+        order = names or _listed_names(full[0].columns, labels)
     elif parts:
         order = names or _binary_names(parts, labels)
     else:
@@ -94,6 +94,16 @@ def settle_classes(plan: Plan, given: Sequence[str] | None, labels: Sequence[Enc
     for part in parts:
         _fits(part, order)
     return Classes(order, names is not None or bool(full and not named))
+
+
+def _listed_names(columns: tuple[str, ...], labels: Sequence[Encoded]) -> tuple[str, ...]:
+    """Columns given in class order; of `p1` and `p2` the numbers, where labels, numbers too, may mean them."""
+    found = [re.fullmatch(r"(.*?)(\d+)", column, re.DOTALL) for column in columns]
+    parts = [one.groups() for one in found if one is not None]
+    alike = len(parts) == len(columns) and len({prefix for prefix, _ in parts}) == 1
+    if alike and _numeric([_spellings(value)[-1] for column in labels for value in column.values]):
+        return tuple(number for _, number in parts)
+    return columns
 
 
 def _same_classes(first: ClassColumns, other: ClassColumns) -> None:
