@@ -37,6 +37,15 @@ def check_target(path: str | os.PathLike[str], name: str = "`path`") -> Path:
     return target
 
 
+def identity(path: str | os.PathLike[str]) -> tuple[int, int] | str:
+    """Equal for all names of one file, links of both kinds included; "-" is the file that standard input comes from."""
+    try:
+        found = os.fstat(0) if path == "-" else os.stat(path)
+        return found.st_dev, found.st_ino
+    except OSError:
+        return os.path.realpath(path)
+
+
 @contextmanager
 def whole_file(path: str | os.PathLike[str], name: str = "`path`") -> Iterator[Path]:
     """A place beside the file to write to, which takes the file's place when the block ends well.

@@ -39,7 +39,7 @@ def file(tmp_path):
 def start(*args, **kwargs):
     """The command as the system calls it."""
     command = [sys.executable, "-c", START, *map(str, args)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **kwargs)
+    return subprocess.Popen(command, **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | kwargs)
 
 
 # ---- what is there already ---------------------------------------------------------------------------------------
@@ -69,6 +69,9 @@ def test_an_output_that_is_an_input_by_any_name_is_refused_and_left_as_it_was(fi
             message = fail(*args)
             assert "would overwrite" in message
             assert f"{args[-2]} {target}" in message
+    with file.open("rb") as stdin, start("evaluate", "-", "--json", file, stdin=stdin) as process:
+        err = process.stderr.read().decode()
+        assert (process.wait(timeout=60), err.split(". ")[0]) == (2, f"Error: --json {file} would overwrite -")
     assert "--json t.json would overwrite" in fail("check", "t.json", other, "--json", "t.json")
     assert "--state t.json would overwrite" in fail("check", "t.json", other, "--state", "t.json")
     assert "would overwrite what --json writes" in fail("check", "t.json", file, "--state", state, "--json", state)
@@ -142,6 +145,21 @@ def test_files_are_written_before_the_terminal_and_a_closed_pipe_is_never_an_ans
     assert page.stat().st_size > 10_000
     assert json.loads(data.read_text(encoding="utf-8"))["n"] == 200
     assert json.loads((tmp_path / "s.json").read_text(encoding="utf-8"))["looks"] == 1
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
+def test_where_nothing_can_be_written_the_code_is_2_and_never_an_answer(file):
+    with open("/dev/full", "wb") as full:
+        for args, full_ones in (
+            (("evaluate", file), ("stdout",)),
+            (("evaluate", file, "--json", "-"), ("stdout",)),
+            (("evaluate", "nowhere.csv"), ("stderr",)),
+            (("evaluate", file), ("stdout", "stderr")),
+        ):
+            with start(*args, **dict.fromkeys(full_ones, full)) as process:
+                err = process.stderr.read() if process.stderr else b""
+                assert process.wait(timeout=60) == 2, (args, full_ones)
+                assert b"Traceback" not in err
 
 
 # ---- Ctrl-C ------------------------------------------------------------------------------------------------------

@@ -69,7 +69,8 @@ def test_the_same_file_by_another_name_is_refused(tmp_path):
     os.symlink(tmp_path / "a.csv", tmp_path / "b.csv")
     (tmp_path / "folder").mkdir()
     os.symlink(tmp_path, tmp_path / "folder" / "up")
-    for other in ("b.csv", "folder/up/a.csv", "folder/../a.csv"):
+    os.link(tmp_path / "a.csv", tmp_path / "folder" / "hard.csv")
+    for other in ("b.csv", "folder/up/a.csv", "folder/../a.csv", "folder/hard.csv"):
         with noted(other=other), pytest.raises(InputError, match=r"named twice \(as .*rows would count twice"):
             read_predictions([tmp_path / "a.csv", os.path.join(tmp_path, other)])
     with pytest.raises(InputError, match="named twice"):

@@ -412,6 +412,12 @@ def test_a_pattern_that_takes_too_much_names_the_column_and_a_narrower_pattern()
     # What lies in [0, 1] is told by the sum of the rows, with the columns that were taken.
     with pytest.raises(InputError, match=r"does not sum to 1.*columns of prob='p\*' are: p_red, p_blue, part"):
         read(without(data, "y") | {"error": [0, 1, 1], "part": [0.5, 0.6, 0.7]}, prob="p*")
+    # Nor is it normalised away; votes, which do not sum to 1, are.
+    data = {"label": ["red", "blue"], "p_red": [0.8, 0.1], "p_blue": [0.2, 0.9], "p_age": [17, 18]}
+    with pytest.raises(InputError, match='`p_age` holds 18, which is outside.*prob=."p_red", "p_blue".'):
+        read(data, prob="p_*", normalize=True)
+    votes = {"label": ["red", "blue"], "p_red": [1, 0], "p_blue": [1, 1], "p_green": [3, 5]}
+    assert read(votes, prob="p_*", normalize=True).probs[0].tolist() == [0.2, 0.2, 0.6]
     # Logits are still told from probabilities.
     with pytest.raises(InputError, match="look like logits"):
         read({"label": [0, 1], "prob_0": [-4.0, 3.0], "prob_1": [5.5, -7.0]})
@@ -444,6 +450,8 @@ def test_columns_of_other_names_are_guessed_in_the_error_and_nowhere_else():
         assert str(caught.value).endswith(tried) if tried else "Try" not in str(caught.value)
     with pytest.raises(InputError, match=r'no column `Y` .*Try label="y", prob="proba_\*"'):
         read({"y": [0, 1], "proba_0": [1, 0], "proba_1": [0, 1]}, label="Y", prob="proba_*")
+    with pytest.raises(InputError, match=r'Try prob=."p0", "p1".\.'):  # p* would take the patient
+        read({"label": [0, 1], "p0": [1, 0], "p1": [0, 1], "patient": [7, 8]})
     with pytest.raises(InputError, match=r'Try error="wrong", score="unc_\*"'):
         read({"wrong": [0, 1], "unc_a": [1, 0], "unc_b": [1, 0]})
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,6 +13,7 @@ from rich.text import Text
 
 import uqeval
 from uqeval._errors import InputError, collected
+from uqeval._files import identity
 from uqeval.cli import options as o
 from uqeval.cli.output import check_outputs, refuse_undefined, stdout, write_json
 from uqeval.cli.pages import check_pdf, write_pages
@@ -110,7 +110,7 @@ def _models(
     paths: list[str], key: str | None, by: str | None, cluster: str | None, columns: dict[str, Any]
 ) -> dict[str, uqeval.Predictions]:
     """A model for each file, their rows in the same order."""
-    if len(set(map(os.path.realpath, paths))) < len(paths):
+    if len(set(map(identity, paths))) < len(paths):
         raise InputError("A file is named twice. Name each model once.")
     columns = columns | ({} if key is None else {"id": key})
     return _joined({path: o.read([path], by=by, cluster=cluster, columns=columns) for path in paths}, key)

@@ -145,8 +145,9 @@ def main() -> None:
         code = CODE
     except BrokenPipeError:
         code = _LEFT
-    if code == _LEFT:
-        _forget_output()
+    except OSError:  # stdout and stderr are full
+        code = 2
+    _forget_output()
     sys.exit(code)
 
 
@@ -187,7 +188,7 @@ def _code(stop: SystemExit) -> int:
 
 
 def _forget_output() -> None:
-    """Nobody reads it: what is left in the buffers must not raise once more."""
+    """What is left in the buffers and cannot be written must not raise once more, or Python leaves with 120."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError, BrokenPipeError):
             stream.flush()

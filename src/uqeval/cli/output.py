@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from uqeval._errors import InputError
-from uqeval._files import check_target, write_whole
+from uqeval._files import check_target, identity, write_whole
 from uqeval.cli.interrupt import stop_if_asked
 
 if TYPE_CHECKING:
@@ -105,23 +105,14 @@ def _spelled(text: str, out: Console) -> str:
 def check_outputs(outputs: Mapping[str, str | None], inputs: Iterable[str] = ()) -> None:
     """Refuses what would destroy a file or cannot be written, before any work: `outputs` by option, "-" is stdout."""
     given = [os.path.expanduser(path) for path in inputs]
-    taken = {_real(name): name for path in given for name in [path, *glob.glob(path, recursive=True)]}
+    taken = {identity(name): name for path in given for name in [path, *glob.glob(path, recursive=True)]}
     for option, path in outputs.items():
         if path is None or (path == "-" and option == "--json"):
             continue
         check_target(path, option)
-        if (other := taken.get(real := _real(path))) is not None:
+        if (other := taken.get(real := identity(path))) is not None:
             raise InputError(f"{option} {path} would overwrite {other}. Name another file.")
         taken[real] = f"what {option} writes"
-
-
-def _real(path: str) -> tuple[int, int] | str:
-    """Equal for all names of one file."""
-    try:
-        found = os.stat(path)
-        return found.st_dev, found.st_ino
-    except OSError:
-        return os.path.realpath(path)
 
 
 def write_json(text: str, target: str) -> None:

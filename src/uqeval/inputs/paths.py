@@ -9,6 +9,7 @@ from pathlib import Path
 
 from uqeval._check import nearest
 from uqeval._errors import InputError, reason_of
+from uqeval._files import identity
 from uqeval.inputs.columns import listed
 from uqeval.inputs.elsewhere import fetched, is_elsewhere
 
@@ -84,9 +85,9 @@ def expand(path: PathLike | Sequence[PathLike]) -> list[str]:
         else:
             found.append(name)
     found.sort()
-    places: dict[str, str] = {}
+    places: dict[object, str] = {}
     for name in found:
-        if (other := places.setdefault(os.path.realpath(name), name)) != name or found.count(name) > 1:
+        if (other := places.setdefault(identity(name), name)) != name or found.count(name) > 1:
             alias = f" (as {other} too)" if other != name else ""
             raise InputError(f"{name}: named twice{alias}, so its rows would count twice.")
     for name in found:

@@ -314,6 +314,10 @@ class Predictions:
 
 def predictions_from_arrow(columns: Mapping[str, pa.ChunkedArray], plan: Plan, options: Columns) -> Predictions:
     """Predictions from Arrow columns that a plan has named."""
+    if options.normalize:
+        from uqeval.inputs.strangers import refuse_strangers  # where it matters
+
+        refuse_strangers(columns, plan, options)
     try:
         return Predictions(**arrow_arguments(columns, plan, options))
     except InputError as error:
