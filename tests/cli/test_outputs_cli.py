@@ -276,6 +276,37 @@ def test_a_wrong_state_is_described_and_never_printed(file, tmp_path):
         assert len(text) < 10 or (len(str(refused.value)) < 300 and "secret," not in str(refused.value))
 
 
+def test_what_is_no_threshold_is_described_and_never_printed(file, tmp_path):
+    promise, state, wrong = tmp_path / "t.json", tmp_path / "state.json", tmp_path / "wrong.json"
+    succeed("threshold", file, "--max-risk", "0.2", "--json", promise)
+    new = write(tmp_path / "new.csv", seed=1)
+    succeed("check", promise, new, "--state", state)
+    for content, words in (
+        (state.read_bytes(), "a check"),
+        (succeed("evaluate", file, "--json", "-").encode(), "an evaluation"),
+        (new.read_bytes(), "no JSON"),
+        (b"\xff\xfe\x00secret", "no text"),
+        (b'{"secret": 1}', "JSON of something else"),
+    ):
+        wrong.write_bytes(content)
+        message = fail("check", wrong, new)
+        assert f"{wrong}: holds {words}, not a threshold" in message
+        assert "secret" not in message
+    state.write_bytes(b"\xff\xfe\x00secret")
+    assert "holds no text, not a state" in fail("check", promise, new, "--state", state)
+
+
+def test_notes_of_the_terminal_speak_of_options(tmp_path):
+    lines = (f"{k % 7 / 7},{k},{int(k % 40 == 0)},{k / 100}" for k in range(100))
+    path = tmp_path / "few.csv"
+    path.write_text("\n".join(["score_a,score_b,error,loss", *lines]) + "\n")
+    assert "(3): the tests have little power; --method permutation" in succeed("compare", path)
+    path.write_text("\n".join(["score_a,loss", *(f"{k},{(99 - k) / 100}" for k in range(100))]) + "\n")
+    told = " ".join(succeed("evaluate", path, "--metrics", "prr").split())
+    assert "a looks the wrong way round: PRR" in told
+    assert "--quality COLUMN" in told
+
+
 def test_the_words_of_a_console_are_ascii():
     for words in output._WORDS.values():
         assert words.isascii()

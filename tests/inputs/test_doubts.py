@@ -81,7 +81,7 @@ def test_logits_that_are_probabilities_are_said():
     rng = np.random.default_rng(2)
     p = rng.dirichlet(np.ones(3), size=(2, 50))
     y = rng.integers(0, 3, 50)
-    for given in ({"logits": p[0]}, {"logits": p[0].astype(np.float32)}, {"member_logits": p}):
+    for given in ({"logits": p[0]}, {"logits": p[0].astype("f4")}, {"logits": p[0].round(2)}, {"member_logits": p}):
         with pytest.warns(UQWarning, match="look like probabilities.*softmax is taken twice"):
             Predictions(y, **given)
     for z in (np.log(p[0]), p[0] * 2, np.vstack([p[0][:-1], [[3.0, 1, 2]]]), np.ones((50, 3))):

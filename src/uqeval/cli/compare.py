@@ -15,7 +15,7 @@ import uqeval
 from uqeval._errors import InputError, collected
 from uqeval._files import identity
 from uqeval.cli import options as o
-from uqeval.cli.output import check_outputs, refuse_undefined, stdout, write_json
+from uqeval.cli.output import check_outputs, in_options, refuse_undefined, stdout, write_json
 from uqeval.cli.pages import check_pdf, write_pages
 from uqeval.cli.progress import bars
 
@@ -170,4 +170,4 @@ def print_comparison(result: uqeval.Comparison, console: Console | None = None) 
         if p <= 1 - result.level:
             out.print(Text(f"! {a} − {b} differs between groups (p = {p:.4f})", style="yellow"))
     for note in (*result.copies_notes(), *result.warnings):
-        out.print(Text(f"! {note}", style="yellow"))
+        out.print(Text(f"! {in_options(note)}", style="yellow"))

@@ -51,6 +51,35 @@ _WORDS |= {
 _WORDS |= {picture: f"\\x{code:02x}" for code, picture in _CONTROLS.items() if picture != "\ufffd"} | {"\ufffd": "?"}
 
 
+# The same words as options, where a message speaks of arguments.
+_AS_OPTION = {
+    "again=True": "--again",
+    "normalize=True": "--normalize",
+    "largest_cluster=": "--largest-cluster ",
+    "largest_cluster = ": "--largest-cluster ",
+    "without largest_cluster": "without --largest-cluster",
+    "run_length = ": "--run-length ",
+    "without run_length": "without --run-length",
+    "`run_length`": "--run-length",
+    "largest_weight=": "--largest-weight ",
+    "memory_limit": "--memory",
+    "spill=": "--spill",
+    "client=": "--scheduler",
+    "`client` is": "--scheduler is",
+    "split=0.5": "--split 0.5",
+    "goes in as `correct` or `quality`": "goes in by --correct COLUMN or --quality COLUMN",
+}
+_CHOICE = re.compile(r'\b(engine|risk|cluster_method|method|labels_by)="([\w-]+)"')
+
+
+def in_options(message: str) -> str:
+    """A message of the library in the words of the command line."""
+    message = _CHOICE.sub(lambda said: f"--{said[1].replace('_', '-')} {said[2]}", message)
+    for argument, option in _AS_OPTION.items():
+        message = message.replace(argument, option)
+    return message
+
+
 class Terminal(Console):
     """A console whose texts, which hold names from anywhere, cannot command the terminal."""
 
@@ -146,7 +175,7 @@ def print_evaluation(ev: Evaluation, console: Console | None = None) -> None:
     if few := ev.too_few():
         out.print(Text(f"! {few}", style="bold yellow"))
     for line in ev.verdict():
-        out.print(Text(line, style="cyan"))
+        out.print(Text(in_options(line), style="cyan"))
     names = max(len(name) for name in ev.scores)
     for panel in ev.panels(width=max(1, (out.width - names - 4) // _CELL)):
         out.print(_table(ev, panel, out))
@@ -165,7 +194,7 @@ def print_evaluation(ev: Evaluation, console: Console | None = None) -> None:
         if remark:
             out.print(Text(remark, style="dim"))  # names of users are no markup
     for note in (*ev.mixed_lines(), *ev.tie_notes(), *ev.warnings):
-        out.print(Text(f"! {note}", style="yellow"))
+        out.print(Text(f"! {in_options(note)}", style="yellow"))
 
 
 def refuse_undefined(lines: list[str]) -> None:

@@ -62,7 +62,8 @@ def reading(name: str) -> Iterator[None]:
 
 def _other_letters(byte: int | None) -> str:
     held = "" if byte is None else f" (it holds the byte 0x{byte:02x})"
-    return f'cannot be read as UTF-8{held}. Say how it is encoded, as encoding="latin-1" or "cp1252" (--encoding).'
+    usual = '"utf-16"' if byte in (0xFE, 0xFF) else '"latin-1" or "cp1252"'  # those two begin UTF-16
+    return f"cannot be read as UTF-8{held}. Say how it is encoded, as encoding={usual} (--encoding)."
 
 
 def expand(path: PathLike | Sequence[PathLike]) -> list[str]:
