@@ -150,7 +150,14 @@ def test_numbers_at_the_end_of_listed_columns_are_names_that_labels_may_mean():
     assert read({"label": [1, 2, 3], **probs}, prob=listed).labels.tolist() == [0, 1, 2]  # 3 is no position
     assert read({"label": [0, 2, 1], **probs}, prob=listed).labels.tolist() == [0, 2, 1]  # 0 is no name
     assert read({"label": ["p1", "p2", "p1"], **probs}, prob=listed).labels.tolist() == [0, 1, 0]
+    assert read({"label": ["3", "1", "1"], **probs}, prob=listed).labels.tolist() == [2, 0, 0]
+    named = {"p_True": [0.8, 0.1], "p_False": [0.2, 0.9]}
+    with pytest.raises(InputError, match="can be read in two ways: True names"):
+        read({"label": [True, False], **named}, prob=list(named))
+    assert read({"label": ["a", "b"], "p a": [1, 0], "p b": [0, 1]}, prob=["p b", "p a"]).labels.tolist() == [1, 0]
     from_ten = {f"prob_{k + 10}": values for k, values in enumerate(probs.values())}
+    tens = {"q11": [0.8, 0.1], "q10": [0.2, 0.9]}  # 1 and 0 are no names of theirs
+    assert read({"label": [0, 1], **tens}, prob=list(tens)).labels.tolist() == [0, 1]
     assert read({"label": [11, 10, 12], **from_ten}, prob=list(from_ten)).classes == ("10", "11", "12")
 
 
@@ -457,6 +464,12 @@ def test_columns_of_other_names_are_guessed_in_the_error_and_nowhere_else():
 
 
 def test_two_labels_that_could_be_the_only_named_class_are_refused():
+    for lone in (1, "1", 0, True):  # all of one class, by a number that may or may not stand for it
+        with pytest.raises(InputError, match=r"labels hold .* alone, which may stand for ill or not"):
+            read({"label": [lone] * 3, "prob_ill": [0.1, 0.9, 0.8]})
+        found = read({"label": [int(lone)] * 3, "prob_ill": [0.1, 0.9, 0.8]}, classes=["well", "ill"])
+        assert found.labels.tolist() == [int(lone)] * 3
+    assert read({"label": ["well"] * 3, "prob_ill": [0.1, 0.9, 0.8]}).probs[1].tolist() == pytest.approx([0.1, 0.9])
     with pytest.raises(InputError, match="'01', '1', all of which could be class 1"):
         read({"label": ["01", "1", "1"], "prob_1": [0.1, 0.9, 0.8]})
 

@@ -6,6 +6,7 @@ are possible and differ, nothing is guessed: `labels_by` chooses.
 
 import re
 from collections.abc import Mapping, Sequence
+from os.path import commonprefix
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -97,13 +98,23 @@ def settle_classes(plan: Plan, given: Sequence[str] | None, labels: Sequence[Enc
 
 
 def _listed_names(columns: tuple[str, ...], labels: Sequence[Encoded]) -> tuple[str, ...]:
-    """Columns given in class order; of `p1` and `p2` the numbers, where labels, numbers too, may mean them."""
-    found = [re.fullmatch(r"(.*?)(\d+)", column, re.DOTALL) for column in columns]
-    parts = [one.groups() for one in found if one is not None]
-    alike = len(parts) == len(columns) and len({prefix for prefix, _ in parts}) == 1
-    if alike and _numeric([_spellings(value)[-1] for column in labels for value in column.values]):
-        return tuple(number for _, number in parts)
+    """Columns given in class order, without a common beginning where labels name the rest: `1` and `2` of `p1`, `p2`.
+
+    As positions the labels 1 and 2 would be other classes: both readings must be known to be told apart.
+    """
+    for cut in range(len(commonprefix(columns)) + 1):
+        names = tuple(column[cut:] for column in columns)
+        inside = any(column[cut - 1 : cut].isdigit() and column[cut : cut + 1].isdigit() for column in columns)
+        if labels and not inside and all(_named(column, names) for column in labels):
+            return names
     return columns
+
+
+def _named(column: Encoded, names: Sequence[str]) -> bool:
+    """Whether every value is a name, or a number that several are."""
+    shared = _shared_numbers(names)
+    found = zip(column.values, _by_name(column, names), strict=True)
+    return all(code >= 0 or _number(_spellings(value)[-1]) in shared for value, code in found)
 
 
 def _same_classes(first: ClassColumns, other: ClassColumns) -> None:
@@ -157,6 +168,13 @@ def _binary_names(parts: Sequence[ClassColumns], labels: Sequence[Encoded]) -> t
         raise InputError(
             f"`{column}` is the only probability column, which does for 2 classes, but besides {positive} "
             f"the labels hold {listed(sorted(values))}. Give one column per class."
+        )
+    said = any(positive in _spellings(value) for column in labels for value in column.values)
+    if values and not said and number == 0 and _numeric([_spellings(value)[-1] for value in values]):
+        column = next(part.columns[0] for part in parts if part.names is not None)
+        raise InputError(
+            f"`{column}` is the only probability column, and the labels hold {listed(values)} alone, which may stand for "
+            f"{positive} or not. Pass classes=[...], the names in the order of the numbers."
         )
     flipped = {"0": "1", "1": "0"}.get(positive, f"not {positive}")
     return _ordered([*(values or {flipped}), positive])
