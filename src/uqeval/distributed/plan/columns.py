@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+PLAIN_CSV = 'an engine reads plain CSV only (engine="memory" reads the rest)'
+
+
 @dataclass(frozen=True)
 class Wanted:
     """What is asked for, in the user's words: scores by name, columns of clusters and groups."""
@@ -43,7 +46,7 @@ class Wanted:
 
     def planned(self, names: list[str]) -> tuple[Plan, Columns]:
         """The part of each column, and the options with the scores that are asked for by their columns."""
-        refuse_csv_options(self.options, 'an engine reads plain CSV only (engine="memory" reads the rest)')
+        refuse_csv_options(self.options, PLAIN_CSV)
         for role, name in (("cluster", self.cluster), ("by", self.group)):
             if name is not None and name not in names:
                 raise InputError(
