@@ -67,6 +67,9 @@ _AS_OPTION = {
     "client=": "--scheduler",
     "`client` is": "--scheduler is",
     "split=0.5": "--split 0.5",
+    "correct=, quality=": "--correct, --quality",
+    "with label=...": "with --label COLUMN",
+    "classes=[...]": "--classes NAME,NAME",
     "goes in as `correct` or `quality`": "goes in by --correct COLUMN or --quality COLUMN",
 }
 _CHOICE = re.compile(r'\b(engine|risk|cluster_method|method|labels_by)="([\w-]+)"')

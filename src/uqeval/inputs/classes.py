@@ -279,8 +279,9 @@ def _unknown_label(column: Encoded, found: Int, classes: Classes, labels_by: str
     if not lead.isalnum() and all(name.startswith(lead) for name in classes.names):
         return InputError(f"{hint}. All of these begin with {lead!r}, which should be a part of the pattern.")
     integers = all(_NUMBER.fullmatch(_spellings(value)[-1]) for value in column.values)
-    order = " Integers need an order: pass classes=[...], and they index into it."
-    return InputError(f"{hint}.{order * (integers and not _numeric(classes.names))}")
+    if integers and not _numeric(classes.names):
+        return InputError(f"{hint}. Integers need an order: pass classes=[...], and they index into it.")
+    return InputError(f"{hint}. Drop or mend those rows, or name the columns of the model's output after the labels.")
 
 
 def check_class_names(classes: Sequence[str]) -> tuple[str, ...]:
