@@ -94,7 +94,7 @@ def test_a_json_column_of_several_types_is_an_error_only_where_it_is_needed(tmp_
 def test_how_csv_is_written_is_refused_before_an_engine_misreads_it(tmp_path):
     path = tmp_path / "rows.csv"
     path.write_text("score_s;error\n0,5;1\n0,25;0\n")
-    with pytest.raises(InputError, match='an engine reads plain CSV only .engine="memory" reads the rest'):
+    with pytest.raises(InputError, match=r'an engine reads plain CSV only .engine="memory" reads the rest'):
         distributed.evaluate(path, sep=";", decimal=",", engine="local")
 
 

@@ -143,7 +143,7 @@ def test_numbers_at_the_end_of_listed_columns_are_names_that_labels_may_mean():
     # p1, p2, p3 with no row of class 3: as positions the labels 1 and 2 would be classes 2 and 3, without a word.
     probs = {"p1": [0.8, 0.1, 0.7], "p2": [0.1, 0.8, 0.2], "p3": [0.1, 0.1, 0.1]}
     listed = list(probs)
-    with pytest.raises(InputError, match='can be read in two ways.*labels_by="name"'):
+    with pytest.raises(InputError, match=r'can be read in two ways.*labels_by="name"'):
         read({"label": [1, 2, 1], **probs}, prob=listed)
     by_name = read({"label": [1, 2, 1], **probs}, prob=listed, labels_by="name")
     assert by_name.labels.tolist() == [0, 1, 0]
@@ -421,7 +421,7 @@ def test_a_pattern_that_takes_too_much_names_the_column_and_a_narrower_pattern()
         read(without(data, "y") | {"error": [0, 1, 1], "part": [0.5, 0.6, 0.7]}, prob="p*")
     # Nor is it normalised away; votes, which do not sum to 1, are.
     data = {"label": ["red", "blue"], "p_red": [0.8, 0.1], "p_blue": [0.2, 0.9], "p_age": [17, 18]}
-    with pytest.raises(InputError, match='`p_age` holds 18, which is outside.*prob=."p_red", "p_blue".'):
+    with pytest.raises(InputError, match=r'`p_age` holds 18, which is outside.*prob=."p_red", "p_blue".'):
         read(data, prob="p_*", normalize=True)
     votes = {"label": ["red", "blue"], "p_red": [1, 0], "p_blue": [1, 1], "p_green": [3, 5]}
     assert read(votes, prob="p_*", normalize=True).probs[0].tolist() == [0.2, 0.2, 0.6]

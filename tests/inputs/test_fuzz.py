@@ -50,7 +50,9 @@ def draw(rng):
     if rng.random() < 0.3:  # a list of columns in the order of the classes, with or without their names
         found = [name for name, _ in columns[1 : k + 1]]
         options |= {"prob": found, "classes": names} if rng.random() < 0.5 else {"prob": found}
-    elif k == 2 and names != ["01", "1"] and rng.random() < 0.2 and "prob" not in options:  # the probability of one class says all
+    elif (
+        k == 2 and names != ["01", "1"] and rng.random() < 0.2 and "prob" not in options
+    ):  # the probability of one class says all
         del columns[rng.randint(1, 2)]
     elif rng.random() < 0.2:
         options["classes"] = rng.sample(names, k)

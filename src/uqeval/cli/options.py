@@ -59,7 +59,10 @@ Approx = Annotated[
 Group = dict[str, tuple[Any, Any]]
 _COLUMNS: Group = {
     "label": (Annotated[str, _column("Column of the true class.")], "label"),
-    "prob": (Annotated[str, _column("Columns of probabilities; * is the class. Or the columns by comma, in class order.")], "prob_*"),
+    "prob": (
+        Annotated[str, _column("Columns of probabilities; * is the class. Or the columns by comma, in class order.")],
+        "prob_*",
+    ),
     "logit": (Annotated[str, _column("Columns of logits.")], "logit_*"),
     "member": (Annotated[str, _column("Columns of member probabilities.")], "member*_prob_*"),
     "soft": (Annotated[str, _column("Columns of soft labels.")], "soft_*"),

@@ -1,9 +1,9 @@
 """Have these rows come before? Marks of rows that do not depend on their order, and what two batches share.
 
 A batch has a digest, the sum of the hashes of its rows (score and loss, to the last bit): equal digests are equal rows,
-whatever their order. Of the rows that chose a threshold, and of all rows checked so far, a few are marked besides: those
-that come again say how many of the others do, at the cost of a few bytes. A log that grows and is checked as a whole is
-no earlier batch, but holds them all.
+whatever their order. Of the rows that chose a threshold, and of all rows checked so far, a few are marked besides:
+those that come again say how many of the others do, at the cost of a few bytes. A log that grows and is checked as a
+whole is no earlier batch, but holds them all.
 """
 
 import math
@@ -106,9 +106,8 @@ def refuse_repeats(
         if name not in known.batches:
             _note_marks(rows, known.marks, what, instead)
         elif chance(rows) < _BY_CHANCE / len(known.batches) ** 2:
-            raise InputError(
-                f"These are the rows {what} (the same {len(rows):,} scores and errors). {advice}, or again=True to insist."
-            )
+            same = f"These are the rows {what} (the same {len(rows):,} scores and errors)"
+            raise InputError(f"{same}. {advice}, or again=True to insist.")
     if len(rows) < 2:  # a single row comes again by chance
         return before
     marked = sorted({*before.marks, *marks(score, rows, np.sort(score))})[:_MOST_MARKS]

@@ -6,7 +6,7 @@ are possible and differ, nothing is guessed: `labels_by` chooses.
 
 import re
 from collections.abc import Mapping, Sequence
-from os.path import commonprefix
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -102,7 +102,8 @@ def _listed_names(columns: tuple[str, ...], labels: Sequence[Encoded]) -> tuple[
 
     As positions the labels 1 and 2 would be other classes: both readings must be known to be told apart.
     """
-    for cut in range(len(commonprefix(columns)) + 1):
+    shared = takewhile(lambda letters: len(set(letters)) == 1, zip(*columns, strict=False))
+    for cut in range(len(list(shared)) + 1):
         names = tuple(column[cut:] for column in columns)
         inside = any(column[cut - 1 : cut].isdigit() and column[cut : cut + 1].isdigit() for column in columns)
         if labels and not inside and all(_named(column, names) for column in labels):
@@ -173,8 +174,8 @@ def _binary_names(parts: Sequence[ClassColumns], labels: Sequence[Encoded]) -> t
     if values and not said and number == 0 and _numeric([_spellings(value)[-1] for value in values]):
         column = next(part.columns[0] for part in parts if part.names is not None)
         raise InputError(
-            f"`{column}` is the only probability column, and the labels hold {listed(values)} alone, which may stand for "
-            f"{positive} or not. Pass classes=[...], the names in the order of the numbers."
+            f"`{column}` is the only probability column, and the labels hold {listed(values)} alone, which may stand "
+            f"for {positive} or not. Pass classes=[...], the names in the order of the numbers."
         )
     flipped = {"0": "1", "1": "0"}.get(positive, f"not {positive}")
     return _ordered([*(values or {flipped}), positive])

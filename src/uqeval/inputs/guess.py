@@ -53,8 +53,7 @@ def _plain(name: str) -> str:
 
 
 def _pattern(names: Sequence[str], stems: Sequence[str]) -> Guess | None:
-    """The pattern of the columns that begin with one of the stems: the widest family first, its columns where `p*` takes
-    `patient` too."""
+    """The pattern of the widest family that begins with one of the stems; its columns where `p*` takes more."""
     families: dict[str, list[str]] = {}
     for name in names:
         if (parts := _PARTS.fullmatch(name)) is not None and _plain(parts[1]).strip("_") in stems:

@@ -46,9 +46,10 @@ def refuse_strangers(columns: Mapping[str, pa.ChunkedArray], plan: Plan, options
             continue
         odd = {name: why for name in part.columns if (why := _stranger(name, columns[name]))}
         kept = [numpy_values(plain_column(name, columns[name])) for name in part.columns if name not in odd]
-        if odd and len(kept) > 1 and all(column.dtype.kind in "iuf" for column in kept):
-            if np.abs(np.sum(kept, axis=0, dtype=np.float64) - 1).max(initial=0.0) <= _ROUNDING:
-                raise _named(role, pattern, part, odd)
+        if len(kept) < 2 or not odd or any(column.dtype.kind not in "iuf" for column in kept):
+            continue
+        if np.abs(np.sum(kept, axis=0, dtype=np.float64) - 1).max(initial=0.0) <= _ROUNDING:
+            raise _named(role, pattern, part, odd)
 
 
 def _stranger(name: str, column: pa.ChunkedArray) -> str | None:
