@@ -91,6 +91,17 @@ def test_a_json_column_of_several_types_is_an_error_only_where_it_is_needed(tmp_
         distributed.evaluate(path, cluster="more", engine="local")
 
 
+def test_labels_of_listed_columns_mean_the_same_in_every_piece(tmp_path):
+    probs, how = "0.5,0.3,0.2\n", {"prob": ["p1", "p2", "p3"], "metrics": ["accuracy"]}
+    for first, second in (((0, 1, 2), (1, 2)), ((1, 2, 3), (1, 2))):  # positions, then names; the second could be both
+        for name, labels in (("a", first), ("b", second)):
+            lines = [f"{label},{probs}" for label in labels for _ in range(label + 1)]
+            (tmp_path / f"{name}.csv").write_text("label,p1,p2,p3\n" + "".join(lines))
+        found = uqeval.evaluate(tmp_path / "*.csv", scores=["margin"], **how)
+        assert distributed.evaluate(tmp_path / "*.csv", engine="local", **how)["accuracy"].value == found.accuracy
+    assert found.accuracy == 4 / 14
+
+
 def test_how_csv_is_written_is_refused_before_an_engine_misreads_it(tmp_path):
     path = tmp_path / "rows.csv"
     path.write_text("score_s;error\n0,5;1\n0,25;0\n")
