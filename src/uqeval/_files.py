@@ -16,6 +16,7 @@ if sys.platform == "win32":
 else:
     import fcntl
 
+_USUAL = {"--json": "json", "--state": "json", "--pdf": "pdf"}  # endings of what is written
 _PATIENCE = 60.0  # seconds that one process waits for another, which needs a part of one
 
 
@@ -25,9 +26,8 @@ def check_target(path: str | os.PathLike[str], name: str = "`path`") -> Path:
         raise InputError(f'{name} must be a file name, as "report.html"; it is {path!r}.')
     target = Path(path)
     if target.is_dir():
-        raise InputError(
-            f"{name} is the folder {str(target)!r}. Pass a file name in it, as {str(target / 'report.html')!r}."
-        )
+        example = target / f"report.{_USUAL.get(name, 'html')}"
+        raise InputError(f"{name} is the folder {str(target)!r}. Pass a file name in it, as {str(example)!r}.")
     if target.exists() and not target.is_file():
         raise InputError(f"{name}: {str(target)!r} is no ordinary file. Pass the name of a file.")
     if not target.parent.is_dir():
@@ -35,6 +35,15 @@ def check_target(path: str | os.PathLike[str], name: str = "`path`") -> Path:
     if not os.access(target.parent, os.W_OK):
         raise InputError(f"{name}: nothing can be written to the folder {str(target.parent)!r}. Name another one.")
     return target
+
+
+def identity(path: str | os.PathLike[str]) -> tuple[int, int] | str:
+    """Equal for all names of one file, links of both kinds included; "-" is the file that standard input comes from."""
+    try:
+        found = os.fstat(0) if path == "-" else os.stat(path)
+        return found.st_dev, found.st_ino
+    except OSError:
+        return os.path.realpath(path)
 
 
 @contextmanager

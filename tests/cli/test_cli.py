@@ -317,6 +317,18 @@ def test_columns_of_other_names_can_be_given(tmp_path):
     }
 
 
+def test_columns_can_be_listed_by_comma_where_a_pattern_would_take_too_much(tmp_path):
+    data = columns()
+    renamed = {"label": data["label"], "patient": range(len(data["label"]))}
+    path = write_csv(tmp_path / "a.csv", renamed | {f"p{k}": data[f"prob_{k}"] for k in range(3)})
+    expected = write_csv(tmp_path / "b.csv", {k: data[k] for k in ("label", "prob_0", "prob_1", "prob_2")})
+    refused = fail("evaluate", path)
+    assert f"Try: uqeval evaluate {path} --prob p0,p1,p2" in refused
+    found, known = (estimates(succeed(*args, "--json", "-")) for args in (refused.split()[-4:], ("evaluate", expected)))
+    assert found == known
+    assert "(--prob p0,p1,p2)" in fail("evaluate", path, "--prob", "p*")
+
+
 def test_classes_give_integer_labels_an_order(tmp_path):
     data = columns()
     named = {"label": data["label"]} | {f"prob_{c}": data[f"prob_{k}"] for k, c in enumerate(["cat", "dog", "eel"])}

@@ -39,7 +39,7 @@ def file(tmp_path):
 def start(*args, **kwargs):
     """The command as the system calls it."""
     command = [sys.executable, "-c", START, *map(str, args)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **kwargs)
+    return subprocess.Popen(command, **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | kwargs)
 
 
 # ---- what is there already ---------------------------------------------------------------------------------------
@@ -69,6 +69,9 @@ def test_an_output_that_is_an_input_by_any_name_is_refused_and_left_as_it_was(fi
             message = fail(*args)
             assert "would overwrite" in message
             assert f"{args[-2]} {target}" in message
+    with file.open("rb") as stdin, start("evaluate", "-", "--json", file, stdin=stdin) as process:
+        err = process.stderr.read().decode()
+        assert (process.wait(timeout=60), err.split(". ")[0]) == (2, f"Error: --json {file} would overwrite -")
     assert "--json t.json would overwrite" in fail("check", "t.json", other, "--json", "t.json")
     assert "--state t.json would overwrite" in fail("check", "t.json", other, "--state", "t.json")
     assert "would overwrite what --json writes" in fail("check", "t.json", file, "--state", state, "--json", state)
@@ -142,6 +145,21 @@ def test_files_are_written_before_the_terminal_and_a_closed_pipe_is_never_an_ans
     assert page.stat().st_size > 10_000
     assert json.loads(data.read_text(encoding="utf-8"))["n"] == 200
     assert json.loads((tmp_path / "s.json").read_text(encoding="utf-8"))["looks"] == 1
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
+def test_where_nothing_can_be_written_the_code_is_2_and_never_an_answer(file):
+    with open("/dev/full", "wb") as full:
+        for args, full_ones in (
+            (("evaluate", file), ("stdout",)),
+            (("evaluate", file, "--json", "-"), ("stdout",)),
+            (("evaluate", "nowhere.csv"), ("stderr",)),
+            (("evaluate", file), ("stdout", "stderr")),
+        ):
+            with start(*args, **dict.fromkeys(full_ones, full)) as process:
+                err = process.stderr.read() if process.stderr else b""
+                assert process.wait(timeout=60) == 2, (args, full_ones)
+                assert b"Traceback" not in err
 
 
 # ---- Ctrl-C ------------------------------------------------------------------------------------------------------
@@ -256,6 +274,37 @@ def test_a_wrong_state_is_described_and_never_printed(file, tmp_path):
         with pytest.raises(uq.InputError) as refused:
             uq.Check.from_json(text)
         assert len(text) < 10 or (len(str(refused.value)) < 300 and "secret," not in str(refused.value))
+
+
+def test_what_is_no_threshold_is_described_and_never_printed(file, tmp_path):
+    promise, state, wrong = tmp_path / "t.json", tmp_path / "state.json", tmp_path / "wrong.json"
+    succeed("threshold", file, "--max-risk", "0.2", "--json", promise)
+    new = write(tmp_path / "new.csv", seed=1)
+    succeed("check", promise, new, "--state", state)
+    for content, words in (
+        (state.read_bytes(), "a check"),
+        (succeed("evaluate", file, "--json", "-").encode(), "an evaluation"),
+        (new.read_bytes(), "no JSON"),
+        (b"\xff\xfe\x00secret", "no text"),
+        (b'{"secret": 1}', "JSON of something else"),
+    ):
+        wrong.write_bytes(content)
+        message = fail("check", wrong, new)
+        assert f"{wrong}: holds {words}, not a threshold" in message
+        assert "secret" not in message
+    state.write_bytes(b"\xff\xfe\x00secret")
+    assert "holds no text, not a state" in fail("check", promise, new, "--state", state)
+
+
+def test_notes_of_the_terminal_speak_of_options(tmp_path):
+    lines = (f"{k % 7 / 7},{k},{int(k % 40 == 0)},{k / 100}" for k in range(100))
+    path = tmp_path / "few.csv"
+    path.write_text("\n".join(["score_a,score_b,error,loss", *lines]) + "\n")
+    assert "(3): the tests have little power; --method permutation" in succeed("compare", path)
+    path.write_text("\n".join(["score_a,loss", *(f"{k},{(99 - k) / 100}" for k in range(100))]) + "\n")
+    told = " ".join(succeed("evaluate", path, "--metrics", "prr").split())
+    assert "a looks the wrong way round: PRR" in told
+    assert "--quality COLUMN" in told
 
 
 def test_the_words_of_a_console_are_ascii():

@@ -32,6 +32,7 @@ def test_undefined_cells_are_empty_with_the_reason(perfect):
     assert row.split("│")[2].strip() == ""
     assert "0." in row.split("│")[3]
     assert "–––" not in out
+    assert "with two classes" not in commands.succeed("evaluate", perfect)  # there are three
     first, second = [e for e in json.loads(commands.succeed(*args, "--json", "-"))["estimates"] if e["score"]]
     assert (first["value"], first["undefined"]) == (None, reason)
     assert second["value"] > 0.5

@@ -815,7 +815,7 @@ def test_the_same_rows_in_any_order_or_format_count_once_unless_one_insists(prom
     order = np.random.default_rng(0).permutation(N)
     for path in (fresh, write(tmp_path / "shuffled.parquet", table, order)):
         message = fail_check(promise, path, "--state", state)
-        assert "were checked before" in message
+        assert "that were checked before" in message
         assert "--again" in message
     assert state.read_bytes() == before
     succeed_check(promise, fresh, "--state", state, "--again")

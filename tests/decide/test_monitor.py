@@ -113,7 +113,7 @@ def check_same(one, other, *skipped, tolerance=0.0):
         assert type(a) is type(b), f.name
         if isinstance(a, CheckedRows):
             check_same(a, b, *skipped, tolerance=tolerance)
-        elif isinstance(a, float | tuple) and f.name != "batches" and not isinstance(a, str):
+        elif isinstance(a, float | tuple) and f.name not in ("batches", "marks") and not isinstance(a, str):
             np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance, err_msg=f.name)
         else:
             assert a == b, f.name
@@ -721,7 +721,7 @@ def test_what_is_not_the_json_of_a_check_is_refused():
 
 
 def test_json_without_a_field_is_refused():
-    for name in [f.name for f in fields(Check)]:
+    for name in [f.name for f in fields(Check) if f.name != "marks"]:  # which earlier states did not have
         data = json.loads(by_hand().check([0.1, 0.2], [1, 0]).to_json())
         del data[name]
         with pytest.raises(InputError, match="Check"):
@@ -739,6 +739,7 @@ def test_json_with_a_broken_field_is_refused():
         {"all": 3},
         {"moments": [0.0]},
         {"batches": [3]},
+        {"marks": [3]},
         {"votes": 3},
         {"more": 1},
         {"holds": "yes"},
@@ -785,7 +786,26 @@ def test_rows_count_once_in_any_order_unless_one_insists():
             t.check(score[order], error[order].astype(float), previous=before)
     assert t.check(score, error, previous=then, again=True).looks == 3
     changed = np.where(np.arange(50) == 7, score + 1e-12, score)
-    assert t.check(changed, error, previous=then).looks == 3
+    with pytest.warns(UQWarning, match="were checked before are among these"):
+        assert t.check(changed, error, previous=then).looks == 3
+
+
+def test_a_log_that_grows_and_is_checked_as_a_whole_is_noticed():
+    t, rng = by_hand(), np.random.default_rng(2)
+    score = rng.random(2000)
+    error = rng.random(2000) < 0.03
+    for step in (40, 300):
+        found = t.check(score[:step], error[:step])
+        for stop in range(2 * step, 6 * step, step):
+            state = Check.from_json(found.to_json())
+            assert len(state.marks) <= 64
+            with pytest.warns(UQWarning, match="that were checked before are among these.*Each row counts once"):
+                t.check(score[:stop], error[:stop], previous=state)
+            found = t.check(score[stop - step : stop], error[stop - step : stop], previous=state)  # without a warning
+        assert found.looks == 5
+    data = json.loads(found.to_json())
+    del data["marks"]
+    assert Check.from_json(json.dumps(data)).looks == 5  # a state of before
 
 
 def test_rows_that_may_come_again_by_chance_are_never_refused():
@@ -1133,7 +1153,7 @@ def test_frame_has_one_row_with_the_numbers():
         frame = found.to_frame(kind)
         columns = list(frame.column_names if kind == "pyarrow" else frame.columns)
         assert len(frame) == 1
-        skipped = {"log_wealth", "moments", "batches", "batch", "all"}
+        skipped = {"log_wealth", "moments", "batches", "marks", "batch", "all"}
         told = {f.name for f in fields(CheckedRows)} - {"risk_interval"} | {"risk_low", "risk_high"}
         both = {f"{rows}_{name}" for rows in ("batch", "all") for name in told}
         assert set(columns) == {f.name for f in fields(Check)} - skipped | both

@@ -81,6 +81,34 @@ def test_every_kind_of_file_gives_the_same_numbers(tmp_path):
         assert_same(memory, distributed.evaluate(tmp_path / name, cluster="patient", engine="local"))
 
 
+def test_a_json_column_of_several_types_is_an_error_only_where_it_is_needed(tmp_path):
+    data, path = rows(300), tmp_path / "rows.jsonl"
+    records = pa.table(data).to_pylist()
+    path.write_text("".join(json.dumps(row | {"more": k if k % 2 else "x"}) + "\n" for k, row in enumerate(records)))
+    memory = in_memory(data, clusters=data["patient"])
+    assert_same(memory, distributed.evaluate(path, cluster="patient", engine="local"))
+    with pytest.raises(InputError, match="more"):
+        distributed.evaluate(path, cluster="more", engine="local")
+
+
+def test_labels_of_listed_columns_mean_the_same_in_every_piece(tmp_path):
+    probs, how = "0.5,0.3,0.2\n", {"prob": ["p1", "p2", "p3"], "metrics": ["accuracy"]}
+    for first, second in (((0, 1, 2), (1, 2)), ((1, 2, 3), (1, 2))):  # positions, then names; the second could be both
+        for name, labels in (("a", first), ("b", second)):
+            lines = [f"{label},{probs}" for label in labels for _ in range(label + 1)]
+            (tmp_path / f"{name}.csv").write_text("label,p1,p2,p3\n" + "".join(lines))
+        found = uqeval.evaluate(tmp_path / "*.csv", scores=["margin"], **how)
+        assert distributed.evaluate(tmp_path / "*.csv", engine="local", **how)["accuracy"].value == found.accuracy
+    assert found.accuracy == 4 / 14
+
+
+def test_how_csv_is_written_is_refused_before_an_engine_misreads_it(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("score_s;error\n0,5;1\n0,25;0\n")
+    with pytest.raises(InputError, match=r'an engine reads plain CSV only .engine="memory" reads the rest'):
+        distributed.evaluate(path, sep=";", decimal=",", engine="local")
+
+
 def test_whole_numbers_in_csv_may_have_fractions_further_down(tmp_path):
     lines = ["score_s,error,loss"] + [f"{k},{k % 2},{k}" for k in range(400_000)] + ["0.5,1,0.25"]
     path = tmp_path / "late.csv"

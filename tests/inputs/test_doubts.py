@@ -69,7 +69,8 @@ def test_the_same_file_by_another_name_is_refused(tmp_path):
     os.symlink(tmp_path / "a.csv", tmp_path / "b.csv")
     (tmp_path / "folder").mkdir()
     os.symlink(tmp_path, tmp_path / "folder" / "up")
-    for other in ("b.csv", "folder/up/a.csv", "folder/../a.csv"):
+    os.link(tmp_path / "a.csv", tmp_path / "folder" / "hard.csv")
+    for other in ("b.csv", "folder/up/a.csv", "folder/../a.csv", "folder/hard.csv"):
         with noted(other=other), pytest.raises(InputError, match=r"named twice \(as .*rows would count twice"):
             read_predictions([tmp_path / "a.csv", os.path.join(tmp_path, other)])
     with pytest.raises(InputError, match="named twice"):
@@ -80,7 +81,7 @@ def test_logits_that_are_probabilities_are_said():
     rng = np.random.default_rng(2)
     p = rng.dirichlet(np.ones(3), size=(2, 50))
     y = rng.integers(0, 3, 50)
-    for given in ({"logits": p[0]}, {"logits": p[0].astype(np.float32)}, {"member_logits": p}):
+    for given in ({"logits": p[0]}, {"logits": p[0].astype("f4")}, {"logits": p[0].round(2)}, {"member_logits": p}):
         with pytest.warns(UQWarning, match="look like probabilities.*softmax is taken twice"):
             Predictions(y, **given)
     for z in (np.log(p[0]), p[0] * 2, np.vstack([p[0][:-1], [[3.0, 1, 2]]]), np.ones((50, 3))):

@@ -139,6 +139,28 @@ def test_numbers_that_are_names_and_positions_of_classes_are_refused_in_frames()
             assert read(named).labels.tolist() == [0, 1, 0]
 
 
+def test_numbers_at_the_end_of_listed_columns_are_names_that_labels_may_mean():
+    # p1, p2, p3 with no row of class 3: as positions the labels 1 and 2 would be classes 2 and 3, without a word.
+    probs = {"p1": [0.8, 0.1, 0.7], "p2": [0.1, 0.8, 0.2], "p3": [0.1, 0.1, 0.1]}
+    listed = list(probs)
+    with pytest.raises(InputError, match=r'can be read in two ways.*labels_by="name"'):
+        read({"label": [1, 2, 1], **probs}, prob=listed)
+    by_name = read({"label": [1, 2, 1], **probs}, prob=listed, labels_by="name")
+    assert by_name.labels.tolist() == [0, 1, 0]
+    assert read({"label": [1, 2, 3], **probs}, prob=listed).labels.tolist() == [0, 1, 2]  # 3 is no position
+    assert read({"label": [0, 2, 1], **probs}, prob=listed).labels.tolist() == [0, 2, 1]  # 0 is no name
+    assert read({"label": ["p1", "p2", "p1"], **probs}, prob=listed).labels.tolist() == [0, 1, 0]
+    assert read({"label": ["3", "1", "1"], **probs}, prob=listed).labels.tolist() == [2, 0, 0]
+    named = {"p_True": [0.8, 0.1], "p_False": [0.2, 0.9]}
+    with pytest.raises(InputError, match="can be read in two ways: True names"):
+        read({"label": [True, False], **named}, prob=list(named))
+    assert read({"label": ["a", "b"], "p a": [1, 0], "p b": [0, 1]}, prob=["p b", "p a"]).labels.tolist() == [1, 0]
+    from_ten = {f"prob_{k + 10}": values for k, values in enumerate(probs.values())}
+    tens = {"q11": [0.8, 0.1], "q10": [0.2, 0.9]}  # 1 and 0 are no names of theirs
+    assert read({"label": [0, 1], **tens}, prob=list(tens)).labels.tolist() == [0, 1]
+    assert read({"label": [11, 10, 12], **from_ten}, prob=list(from_ten)).classes == ("10", "11", "12")
+
+
 def test_labels_are_read_however_they_are_written():
     # Zero one labels are read however they are written.
     for labels, columns in product(
@@ -397,6 +419,12 @@ def test_a_pattern_that_takes_too_much_names_the_column_and_a_narrower_pattern()
     # What lies in [0, 1] is told by the sum of the rows, with the columns that were taken.
     with pytest.raises(InputError, match=r"does not sum to 1.*columns of prob='p\*' are: p_red, p_blue, part"):
         read(without(data, "y") | {"error": [0, 1, 1], "part": [0.5, 0.6, 0.7]}, prob="p*")
+    # Nor is it normalised away; votes, which do not sum to 1, are.
+    data = {"label": ["red", "blue"], "p_red": [0.8, 0.1], "p_blue": [0.2, 0.9], "p_age": [17, 18]}
+    with pytest.raises(InputError, match=r'`p_age` holds 18, which is outside.*prob=."p_red", "p_blue".'):
+        read(data, prob="p_*", normalize=True)
+    votes = {"label": ["red", "blue"], "p_red": [1, 0], "p_blue": [1, 1], "p_green": [3, 5]}
+    assert read(votes, prob="p_*", normalize=True).probs[0].tolist() == [0.2, 0.2, 0.6]
     # Logits are still told from probabilities.
     with pytest.raises(InputError, match="look like logits"):
         read({"label": [0, 1], "prob_0": [-4.0, 3.0], "prob_1": [5.5, -7.0]})
@@ -429,11 +457,19 @@ def test_columns_of_other_names_are_guessed_in_the_error_and_nowhere_else():
         assert str(caught.value).endswith(tried) if tried else "Try" not in str(caught.value)
     with pytest.raises(InputError, match=r'no column `Y` .*Try label="y", prob="proba_\*"'):
         read({"y": [0, 1], "proba_0": [1, 0], "proba_1": [0, 1]}, label="Y", prob="proba_*")
+    with pytest.raises(InputError, match=r'Try prob=."p0", "p1".\.'):  # p* would take the patient
+        read({"label": [0, 1], "p0": [1, 0], "p1": [0, 1], "patient": [7, 8]})
     with pytest.raises(InputError, match=r'Try error="wrong", score="unc_\*"'):
         read({"wrong": [0, 1], "unc_a": [1, 0], "unc_b": [1, 0]})
 
 
 def test_two_labels_that_could_be_the_only_named_class_are_refused():
+    for lone in (1, "1", 0, True):  # all of one class, by a number that may or may not stand for it
+        with pytest.raises(InputError, match=r"labels hold .* alone, which may stand for ill or not"):
+            read({"label": [lone] * 3, "prob_ill": [0.1, 0.9, 0.8]})
+        found = read({"label": [int(lone)] * 3, "prob_ill": [0.1, 0.9, 0.8]}, classes=["well", "ill"])
+        assert found.labels.tolist() == [int(lone)] * 3
+    assert read({"label": ["well"] * 3, "prob_ill": [0.1, 0.9, 0.8]}).probs[1].tolist() == pytest.approx([0.1, 0.9])
     with pytest.raises(InputError, match="'01', '1', all of which could be class 1"):
         read({"label": ["01", "1", "1"], "prob_1": [0.1, 0.9, 0.8]})
 

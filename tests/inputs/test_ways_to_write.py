@@ -41,6 +41,7 @@ def test_what_was_not_said_is_refused_with_the_option_that_says_it(tmp_path):
     path = tmp_path / "a.csv"
     for text, encoding, how, message in (
         (ROWS, "latin-1", {}, 'cannot be read as UTF-8 .it holds the byte 0xf6.*encoding="latin-1".*--encoding'),
+        (ROWS, "utf-16", {}, 'it holds the byte 0xf.*encoding="utf-16"'),
         ("label,prob,x\n" + "0,0.5,a\n" * 9 + "1,0.6,ö\n", "latin-1", {"group": "x"}, "cannot be read as UTF-8"),
         (ROWS.replace(",", ";"), "utf-8", {}, r'looks separated by ";": pass sep=";" .--sep ";"'),
         (ROWS.replace(",", "\t"), "utf-8", {}, r'pass sep="\\t"'),

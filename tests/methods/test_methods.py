@@ -458,6 +458,12 @@ def draw_calibrated(rows, classes, seed, sharpness=2.0):
     return logits, (logits + rng.gumbel(size=logits.shape)).argmax(axis=1)
 
 
+def test_a_temperature_for_a_model_that_ends_in_softmax_is_doubted():
+    p = np.random.default_rng(0).dirichlet(np.ones(3), size=40)
+    with pytest.warns(UQWarning, match="look like probabilities.*softmax is taken twice"):
+        TemperatureScaling.from_logits(p, p.argmax(axis=1) * (np.arange(40) % 4 > 0))
+
+
 def test_the_log_loss_is_flat_at_the_temperature_and_higher_beside_it():
     for rows, classes in [(30, 2), (500, 3), (2000, 10)]:
         for seed in range(4):

@@ -102,6 +102,22 @@ def test_the_order_of_classes_changes_no_bit_of_any_score():
                 assert np.array_equal(compute(score, first)[rows], compute(score, other)[rows])
 
 
+def test_the_order_of_classes_changes_no_bit_of_probabilities_that_are_derived():
+    rng = np.random.default_rng(4)
+    for k in (3, 7, 40, 300):
+        order = rng.permutation(k)
+        logits, evidence = rng.normal(size=(20, 200, k)) * 4, rng.gamma(2.0, size=(200, k))
+        for name, given in (
+            *(("logits", logits[0]), ("logits", logits[0].astype(np.float32))),
+            *(("member_logits", logits), ("member_logits", np.asfortranarray(logits)), ("alpha", evidence)),
+        ):
+            first, other = (Predictions(np.zeros(200, int), **{name: x}) for x in (given, given[..., order]))
+            assert np.array_equal(first.probs[:, order], other.probs), (k, name)
+            assert np.allclose(first.probs.sum(axis=1), 1, rtol=0, atol=1e-12), (k, name)
+            for score in PROBS:
+                assert np.array_equal(compute(score, first), compute(score, other)), (k, name, score)
+
+
 def test_both_kernels_move_the_same_numbers_to_the_grid():
     rng = np.random.default_rng(2)
     exact = rng.integers(0, 1001, 5000) / 1000

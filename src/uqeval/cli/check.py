@@ -18,7 +18,7 @@ import uqeval
 from uqeval._errors import InputError, collected
 from uqeval._files import locked, whole_file
 from uqeval.cli import options as o
-from uqeval.cli.output import check_outputs, stderr, stdout, write_json
+from uqeval.cli.output import check_outputs, in_options, stderr, stdout, write_json
 from uqeval.cli.progress import status_console
 
 if TYPE_CHECKING:
@@ -139,13 +139,20 @@ def _write_surely(path: Path, text: str) -> None:
 
 def _load(path: str, max_risk: float | None) -> uqeval.Threshold:
     """The threshold of the file, or the one that --max-risk picks."""
+    from uqeval.decide.results import kind_of_text  # NumPy, which --help need not wait for
+
     try:
         text = Path(path).read_text(encoding="utf-8")
         data = codec.loads(text)
     except OSError as problem:
         raise InputError(f"{path}: cannot be read ({problem.strerror}).") from None
-    except ValueError as problem:
-        raise InputError(f"{path}: not JSON ({problem}). Pass what `uqeval threshold --json FILE` wrote.") from None
+    except UnicodeDecodeError:
+        raise InputError(_no_threshold(path, "no text")) from None
+    except ValueError:
+        raise InputError(_no_threshold(path, kind_of_text(text))) from None
+    kind = kind_of_text(text)
+    if kind not in ("a threshold", "thresholds") and not (isinstance(data, dict) and "method" in data):
+        raise InputError(_no_threshold(path, kind))
     try:
         several = isinstance(data, dict) and "thresholds" in data
         found = (
@@ -166,6 +173,10 @@ def _load(path: str, max_risk: float | None) -> uqeval.Threshold:
     raise InputError(f"{path}: holds no threshold for --max-risk {max_risk:g}. There is: {there}.")
 
 
+def _no_threshold(path: str, kind: str) -> str:
+    return f"{path}: holds {kind}, not a threshold. Pass what `uqeval threshold --json FILE` wrote."
+
+
 def _previous(state: str) -> uqeval.Check | None:
     """The check that the file remembers; None on the first call."""
     try:
@@ -175,19 +186,18 @@ def _previous(state: str) -> uqeval.Check | None:
     except OSError as problem:
         raise InputError(f"--state {state}: cannot be read ({problem.strerror}).") from None
     except UnicodeDecodeError:
-        text = ""
+        raise InputError(_no_state(state, "no text")) from None
     try:
         return uqeval.Check.from_json(text if text.lstrip().startswith("{") else "{")
     except InputError as problem:
         from uqeval.decide.results import kind_of_text  # NumPy, which --help need not wait for
 
         kind = kind_of_text(text)
-        reason = f"{kind}, not a state" if kind != "a check" else str(problem).removesuffix(".")
-        raise InputError(
-            f"--state {state}: holds {reason}. Name a file that `uqeval check --state` wrote, or a new one."
-            if kind != "a check"
-            else f"--state {state}: {problem}"
-        ) from None
+        raise InputError(f"--state {state}: {problem}" if kind == "a check" else _no_state(state, kind)) from None
+
+
+def _no_state(state: str, kind: str) -> str:
+    return f"--state {state}: holds {kind}, not a state. Name a file that `uqeval check --state` wrote, or a new one."
 
 
 def _target(path: str, promise: uqeval.Threshold, pred: uqeval.Predictions, tie: str) -> Target:
@@ -234,4 +244,4 @@ def print_check(
     if result.alarm_after is not None:
         out.print(Text(f"The alarm came after {result.alarm_after:,} rows."))
     for note in dict.fromkeys(notes):
-        out.print(Text(f"! {note}", style="yellow"))
+        out.print(Text(f"! {in_options(note)}", style="yellow"))

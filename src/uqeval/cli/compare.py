@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,8 +13,9 @@ from rich.text import Text
 
 import uqeval
 from uqeval._errors import InputError, collected
+from uqeval._files import identity
 from uqeval.cli import options as o
-from uqeval.cli.output import check_outputs, refuse_undefined, stdout, write_json
+from uqeval.cli.output import check_outputs, in_options, refuse_undefined, stdout, write_json
 from uqeval.cli.pages import check_pdf, write_pages
 from uqeval.cli.progress import bars
 
@@ -112,7 +112,7 @@ def _models(
     paths: list[str], key: str | None, by: str | None, cluster: str | None, columns: dict[str, Any]
 ) -> dict[str, uqeval.Predictions]:
     """A model for each file, their rows in the same order."""
-    if len(set(map(os.path.realpath, paths))) < len(paths):
+    if len(set(map(identity, paths))) < len(paths):
         raise InputError("A file is named twice. Name each model once.")
     columns = columns | ({} if key is None else {"id": key})
     return _joined({path: o.read([path], by=by, cluster=cluster, columns=columns) for path in paths}, key)
@@ -172,4 +172,4 @@ def print_comparison(result: uqeval.Comparison, console: Console | None = None) 
         if p <= 1 - result.level:
             out.print(Text(f"! {a} − {b} differs between groups (p = {p:.4f})", style="yellow"))
     for note in (*result.copies_notes(), *result.warnings):
-        out.print(Text(f"! {note}", style="yellow"))
+        out.print(Text(f"! {in_options(note)}", style="yellow"))

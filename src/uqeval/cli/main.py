@@ -8,7 +8,6 @@ import atexit
 import ctypes
 import gc
 import os
-import re
 import sys
 import warnings
 from collections.abc import Callable, Iterable
@@ -21,7 +20,7 @@ from rich.text import Text
 import uqeval
 from uqeval._errors import InputError, MissingExtra, UQWarning
 from uqeval.cli.interrupt import CODE, interruptible, stop_if_asked
-from uqeval.cli.output import stderr, use_words
+from uqeval.cli.output import in_options, stderr, use_words
 
 COMMANDS = ("demo", "evaluate", "compare", "threshold", "check", "power", "reproduce", "doctor")
 
@@ -82,25 +81,6 @@ def make_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
     return app
 
 
-# The same words as options, where a message speaks of arguments.
-_AS_OPTION = {
-    "again=True": "--again",
-    "normalize=True": "--normalize",
-    "largest_cluster=": "--largest-cluster ",
-    "largest_cluster = ": "--largest-cluster ",
-    "without largest_cluster": "without --largest-cluster",
-    "run_length = ": "--run-length ",
-    "without run_length": "without --run-length",
-    "`run_length`": "--run-length",
-    "largest_weight=": "--largest-weight ",
-    "memory_limit": "--memory",
-    "spill=": "--spill",
-    "client=": "--scheduler",
-    "`client` is": "--scheduler is",
-}
-_CHOICE = re.compile(r'\b(engine|risk|cluster_method|method|labels_by)="([\w-]+)"')
-
-
 def _version(show: bool) -> None:
     if show:
         typer.echo(f"uqeval {uqeval.__version__}")
@@ -145,8 +125,9 @@ def main() -> None:
         code = CODE
     except BrokenPipeError:
         code = _LEFT
-    if code == _LEFT:
-        _forget_output()
+    except OSError:  # stdout and stderr are full
+        code = 2
+    _forget_output()
     sys.exit(code)
 
 
@@ -160,10 +141,7 @@ def _run(commands: Iterable[str]) -> int:
     except SystemExit as stop:
         return _code(stop)
     except (InputError, MissingExtra) as error:
-        message = _CHOICE.sub(lambda said: f"--{said[1].replace('_', '-')} {said[2]}", str(error))
-        for argument, option in _AS_OPTION.items():
-            message = message.replace(argument, option)
-        stderr().print(Text.assemble(("Error:", "bold red"), " ", message), soft_wrap=True)
+        stderr().print(Text.assemble(("Error:", "bold red"), " ", in_options(str(error))), soft_wrap=True)
         return 2
     except BrokenPipeError:  # `uqeval … | head`
         return _LEFT
@@ -187,7 +165,7 @@ def _code(stop: SystemExit) -> int:
 
 
 def _forget_output() -> None:
-    """Nobody reads it: what is left in the buffers must not raise once more."""
+    """What is left in the buffers and cannot be written must not raise once more, or Python leaves with 120."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError, BrokenPipeError):
             stream.flush()

@@ -62,7 +62,10 @@ Approx = Annotated[
 Group = dict[str, tuple[Any, Any]]
 _COLUMNS: Group = {
     "label": (Annotated[str, _column("Column of the true class.")], "label"),
-    "prob": (Annotated[str, _column("Columns of probabilities; * is the class.")], "prob_*"),
+    "prob": (
+        Annotated[str, _column("Columns of probabilities; * is the class. Or the columns by comma, in class order.")],
+        "prob_*",
+    ),
     "logit": (Annotated[str, _column("Columns of logits.")], "logit_*"),
     "member": (Annotated[str, _column("Columns of member probabilities.")], "member*_prob_*"),
     "soft": (Annotated[str, _column("Columns of soft labels.")], "soft_*"),
@@ -131,6 +134,9 @@ def _chosen_columns(score_columns: str, classes: list[str] | None, **columns: An
     from uqeval.inputs.columns import DEFAULTS  # NumPy, which --help need not wait for
 
     columns |= {"score": score_columns, "classes": listed(classes)}
+    for name in ("prob", "logit", "soft", "score"):
+        if "," in columns[name] and "*" not in columns[name]:  # the columns themselves, not a pattern
+            columns[name] = listed([columns[name]])
     return {name: value for name, value in columns.items() if value != DEFAULTS[name]}
 
 

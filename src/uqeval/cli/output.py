@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from uqeval._errors import InputError
-from uqeval._files import check_target, write_whole
+from uqeval._files import check_target, identity, write_whole
 from uqeval.cli.interrupt import stop_if_asked
 
 if TYPE_CHECKING:
@@ -59,6 +59,38 @@ _WORDS |= {
     "½": "1/2",
 }
 _WORDS |= {picture: f"\\x{code:02x}" for code, picture in _CONTROLS.items() if picture != "\ufffd"} | {"\ufffd": "?"}
+
+
+# The same words as options, where a message speaks of arguments.
+_AS_OPTION = {
+    "again=True": "--again",
+    "normalize=True": "--normalize",
+    "largest_cluster=": "--largest-cluster ",
+    "largest_cluster = ": "--largest-cluster ",
+    "without largest_cluster": "without --largest-cluster",
+    "run_length = ": "--run-length ",
+    "without run_length": "without --run-length",
+    "`run_length`": "--run-length",
+    "largest_weight=": "--largest-weight ",
+    "memory_limit": "--memory",
+    "spill=": "--spill",
+    "client=": "--scheduler",
+    "`client` is": "--scheduler is",
+    "split=0.5": "--split 0.5",
+    "correct=, quality=": "--correct, --quality",
+    "with label=...": "with --label COLUMN",
+    "classes=[...]": "--classes NAME,NAME",
+    "goes in as `correct` or `quality`": "goes in by --correct COLUMN or --quality COLUMN",
+}
+_CHOICE = re.compile(r'\b(engine|risk|cluster_method|method|labels_by)="([\w-]+)"')
+
+
+def in_options(message: str) -> str:
+    """A message of the library in the words of the command line."""
+    message = _CHOICE.sub(lambda said: f"--{said[1].replace('_', '-')} {said[2]}", message)
+    for argument, option in _AS_OPTION.items():
+        message = message.replace(argument, option)
+    return message
 
 
 class Terminal(Console):
@@ -115,23 +147,14 @@ def _spelled(text: str, out: Console) -> str:
 def check_outputs(outputs: Mapping[str, str | None], inputs: Iterable[str] = ()) -> None:
     """Refuses what would destroy a file or cannot be written, before any work: `outputs` by option, "-" is stdout."""
     given = [os.path.expanduser(path) for path in inputs]
-    taken = {_real(name): name for path in given for name in [path, *glob.glob(path, recursive=True)]}
+    taken = {identity(name): name for path in given for name in [path, *glob.glob(path, recursive=True)]}
     for option, path in outputs.items():
         if path is None or (path == "-" and option == "--json"):
             continue
         check_target(path, option)
-        if (other := taken.get(real := _real(path))) is not None:
+        if (other := taken.get(real := identity(path))) is not None:
             raise InputError(f"{option} {path} would overwrite {other}. Name another file.")
         taken[real] = f"what {option} writes"
-
-
-def _real(path: str) -> tuple[int, int] | str:
-    """Equal for all names of one file."""
-    try:
-        found = os.stat(path)
-        return found.st_dev, found.st_ino
-    except OSError:
-        return os.path.realpath(path)
 
 
 def write_json(text: str, target: str) -> None:
@@ -165,7 +188,7 @@ def print_evaluation(ev: Evaluation, console: Console | None = None) -> None:
     if few := ev.too_few():
         out.print(Text(f"! {few}", style="bold yellow"))
     for line in ev.verdict():
-        out.print(Text(line, style="cyan"))
+        out.print(Text(in_options(line), style="cyan"))
     names = max(len(name) for name in ev.scores)
     for panel in ev.panels(width=max(1, (out.width - names - 4) // _CELL)):
         out.print(_table(ev, panel, out))
@@ -184,7 +207,7 @@ def print_evaluation(ev: Evaluation, console: Console | None = None) -> None:
         if remark:
             out.print(Text(remark, style="dim"))  # names of users are no markup
     for note in (*ev.mixed_lines(), *ev.tie_notes(), *ev.warnings):
-        out.print(Text(f"! {note}", style="yellow"))
+        out.print(Text(f"! {in_options(note)}", style="yellow"))
 
 
 def refuse_undefined(lines: list[str]) -> None:

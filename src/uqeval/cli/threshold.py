@@ -13,7 +13,7 @@ from rich.text import Text
 import uqeval
 from uqeval._errors import InputError, collected
 from uqeval.cli import options as o
-from uqeval.cli.output import check_outputs, stdout, write_json
+from uqeval.cli.output import check_outputs, in_options, stdout, write_json
 from uqeval.cli.progress import status_console
 
 
@@ -137,7 +137,7 @@ def print_thresholds(found: uqeval.Thresholds, console: Console | None = None) -
         elif t.holdout is not None:
             out.print(Text(f"max risk {t.max_risk:g}, {_numbers(t)[-1]}"))
     for note in dict.fromkeys(note for t in found for note in t.warnings):
-        out.print(Text(f"! {note.replace('split=0.5', '--split 0.5')}", style="yellow"))
+        out.print(Text(f"! {in_options(note)}", style="yellow"))
 
 
 def _numbers(t: uqeval.Threshold) -> list[str]:

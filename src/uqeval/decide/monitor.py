@@ -68,6 +68,7 @@ class Check(Stored):
     ) * 6  # `bounds.Moments` of what counts over all looks: rows, or votes of clusters
     log_wealth: tuple[float, ...] = ()  # of each stake; none before the first look
     batches: tuple[str, ...] = ()  # digests of the last looks, of two rows or more: none counts twice
+    marks: tuple[str, ...] = ()  # of some rows of all looks, to know them again
 
     @property
     def n(self) -> int:
@@ -118,7 +119,7 @@ class Check(Stored):
             )
         if isinstance(data.get("votes"), list) and len(data["votes"]) == 2:
             data = _of_mixed_rows(data)
-        stored = super()._from_dict(data)
+        stored = super()._from_dict({"marks": []} | data)  # states of before have none
         if len(stored.log_wealth) != len(bounds.RISES) or any(map(math.isnan, stored.log_wealth)):
             raise InputError("This Check holds no wealth that this uqeval can go on with. Start a new one.")
         if len(stored.moments) != len(bounds.Moments._fields):
@@ -129,7 +130,7 @@ class Check(Stored):
 
     def frame_rows(self) -> list[dict[str, Any]]:
         """One row."""
-        skipped = ("schema_version", "log_wealth", "moments", "batches", "batch", "all")
+        skipped = ("schema_version", "log_wealth", "moments", "batches", "marks", "batch", "all")
         row = {k: v for k, v in self.to_dict().items() if k not in skipped}
         for name, rows in (("batch", self.batch), ("all", self.all)):
             low, high = rows.risk_interval

@@ -1,12 +1,13 @@
 """Have these rows come before? Marks of rows that do not depend on their order, and what two batches share.
 
 A batch has a digest, the sum of the hashes of its rows (score and loss, to the last bit): equal digests are equal rows,
-whatever their order. Of the rows that chose a threshold a few are marked besides: those that come again say how many
-of the others do, at the cost of a few bytes.
+whatever their order. Of the rows that chose a threshold, and of all rows checked so far, a few are marked besides:
+those that come again say how many of the others do, at the cost of a few bytes. A log that grows and is checked as a
+whole is no earlier batch, but holds them all.
 """
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,7 +17,8 @@ from uqeval._errors import InputError, notify
 
 MOST_BATCHES = 1000  # that a check remembers: a state must not grow for ever
 _AT_ONCE = 1 << 16
-_MARKS = 32  # rows of a calibration that are marked
+_MARKS = 32  # rows of a calibration, or of a batch, that are marked
+_MOST_MARKS = 64  # that a check remembers: those with the smallest hashes of all looks
 _ENOUGH = 4  # of them that come again are told: one may by chance
 _BY_CHANCE = 1e-3  # how likely a repeat by chance may be, over all looks, before it is no proof
 
@@ -78,23 +80,48 @@ def chance(rows: Hashes) -> float:
     return math.exp(math.lgamma(n + 1) + float((count * np.log(count / n)).sum()) - sum(map(math.lgamma, count + 1)))
 
 
+class Remembered(NamedTuple):
+    """Of rows that came before: digests of their batches, marks of some of them."""
+
+    batches: tuple[str, ...]
+    marks: tuple[str, ...]
+
+
 def refuse_repeats(
-    rows: Hashes, calibration: tuple[str, ...], marked: tuple[str, ...], before: tuple[str, ...], again: bool
-) -> tuple[str, ...]:
-    """What to remember of the looks after one at these rows, which must be new ones unless the user insists."""
+    score: Float, loss: NDArray[Any], chose: Remembered, before: Remembered, *, again: bool
+) -> Remembered:
+    """What to remember of the looks after one at these rows, which must be new ones unless the user insists.
+
+    `chose` are the rows that the threshold was chosen on, `before` those of earlier looks.
+    """
+    rows = row_hashes(score, loss)
     name = digest(rows)
-    for known, what, advice in (
-        (calibration, "These are the rows that the threshold was chosen on", "Pass rows that came later"),
-        (before, "These rows were checked before", "Each row counts once: pass the next rows"),
+    for known, what, advice, instead in (
+        (chose, "that the threshold was chosen on", "Pass rows that came later", _NOT_NEW),
+        (before, "that were checked before", "Each row counts once: pass the next rows", _NOT_TWICE),
     ):
+        if again:
+            break
         # Each look is compared with all before: half as many pairs as the square of the looks.
-        if not again and name in known and chance(rows) < _BY_CHANCE / len(known) ** 2:
-            raise InputError(f"{what} (the same {len(rows):,} scores and errors). {advice}, or again=True to insist.")
-    if marked and not again and name not in calibration:
-        come = int(np.isin(np.array([int(mark, 16) for mark in marked], dtype=np.uint64), rows).sum())
-        if come >= _ENOUGH:
-            notify(
-                f"Rows that the threshold was chosen on are among these: {come} of {len(marked)} that were marked then "
-                f"came again. Leave them out, since they speak for the threshold; unless inputs do come repeatedly."
-            )
-    return before if len(rows) < 2 else (*before, name)[-MOST_BATCHES:]  # a single row comes again by chance
+        if name not in known.batches:
+            _note_marks(rows, known.marks, what, instead)
+        elif chance(rows) < _BY_CHANCE / len(known.batches) ** 2:
+            same = f"These are the rows {what} (the same {len(rows):,} scores and errors)"
+            raise InputError(f"{same}. {advice}, or again=True to insist.")
+    if len(rows) < 2:  # a single row comes again by chance
+        return before
+    marked = sorted({*before.marks, *marks(score, rows, np.sort(score))})[:_MOST_MARKS]
+    return Remembered((*before.batches, name)[-MOST_BATCHES:], tuple(marked))
+
+
+_NOT_NEW = "Leave them out, since they speak for the threshold"
+_NOT_TWICE = "Each row counts once: leave them out"
+
+
+def _note_marks(rows: Hashes, marked: tuple[str, ...], what: str, advice: str) -> None:
+    come = int(np.isin(np.array([int(mark, 16) for mark in marked], dtype=np.uint64), rows).sum())
+    if come >= _ENOUGH:
+        notify(
+            f"Rows {what} are among these: {come} of {len(marked)} that were marked then came again. {advice}; unless "
+            f"inputs do come repeatedly."
+        )

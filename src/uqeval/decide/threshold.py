@@ -18,7 +18,7 @@ from uqeval._errors import InputError, notify
 from uqeval._result import Grid, Result, as_text, number, strict, to_json
 from uqeval.decide.monitor import Check, expected_delay, look
 from uqeval.decide.outcome import count
-from uqeval.decide.repeats import refuse_repeats, row_hashes
+from uqeval.decide.repeats import Remembered, refuse_repeats
 from uqeval.decide.results import SCHEMA_VERSION, Holdout, Stored, read_json, with_notes
 from uqeval.decide.results import shown as shown
 from uqeval.decide.rows import CLUSTER_METHODS, RISKS, UNWEIGHTED, check_target, new_rows, own_score
@@ -172,8 +172,9 @@ class Threshold(Stored):
         inside, one_vote = self.accept(s), self.cluster_method == "subsample"
         seen = count(inside, e, g, joint=self.joint, one_vote=one_vote)
         after = look(start, previous, inside, seen, one_vote=one_vote)
-        batches = refuse_repeats(row_hashes(s, e), self.batches, self.marks, after.batches, again)
-        return replace(after, batches=batches)
+        chose, before = Remembered(self.batches, self.marks), Remembered(after.batches, after.marks)
+        known = refuse_repeats(s, e, chose, before, again=again)
+        return replace(after, batches=known.batches, marks=known.marks)
 
     def expected_delay(
         self, factor: float = 2.0, *, level: float | None = None, after: int = 10_000, run_length: int | None = None

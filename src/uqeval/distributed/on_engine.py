@@ -10,8 +10,8 @@ from uqeval.distributed.engines.open import open_engine
 from uqeval.distributed.engines.protocol import Engine
 from uqeval.distributed.given import Where
 from uqeval.distributed.memory import usual_memory
-from uqeval.distributed.plan.columns import Wanted
-from uqeval.inputs.columns import Columns
+from uqeval.distributed.plan.columns import PLAIN_CSV, Wanted
+from uqeval.inputs.columns import Columns, refuse_csv_options
 from uqeval.metrics.registry import REGISTRY
 
 
@@ -34,6 +34,7 @@ def open_rows(
         wanted = _wanted(names, asked, options, where)
         chosen = None if metrics is None else [REGISTRY[name] for name in metrics if name in REGISTRY]
         return open_frame(given, columns=wanted.columns(names, chosen), **how), wanted
+    refuse_csv_options(options, PLAIN_CSV)  # before a file is misread
     texts = [name for name in (options.label, options.pred, where.cluster, where.by) if name is not None]
     engine = open_engine(where.engine or "local", given, texts=texts, **how)
     try:

@@ -271,7 +271,7 @@ def few_notes(sides: tuple[int, ...], clusters: int | None, *, timid: bool = Tru
     notes = []
     for what, count in zip(("errors", "right rows"), sides, strict=False):
         if count < (_TIMID if timid else 10):
-            more = '; method="permutation" has more' if timid else ""
+            more = '; method="permutation" has more' if timid and count else ""
             notes.append(f"few {what} ({count}): the tests have little power{more}")
     if clusters is not None and clusters < 10:
         notes.append("a single cluster: no intervals and no tests" if clusters == 1 else f"few clusters ({clusters})")

@@ -317,7 +317,9 @@ class Evaluation(Result):
         if "uq_auc" in shown and (told := [REGISTRY[name].title for name in ("augrc", "h_auc") if name in shown]):
             of_two.append(f"{' and '.join(told)} follow{'s' * (len(told) == 1)} from UQ-AUC and the accuracy")
         both = ("top_label_c_index", "uq_c_index")
-        if shown.issuperset(both) and all(self[s, both[0]].value == self[s, both[1]].value for s in self.scores):
+        # Without errors they are equal for any number of classes.
+        alike = shown.issuperset(both) and all(self[s, both[0]].value == self[s, both[1]].value for s in self.scores)
+        if alike and self.n_errors:
             of_two.append("with two classes, top-label C-index = UQ-C-index")
         lines = [f"The same number in other clothes: {'; '.join(of_two)}."] if of_two else []
         for metric in both:

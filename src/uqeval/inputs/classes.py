@@ -6,6 +6,7 @@ are possible and differ, nothing is guessed: `labels_by` chooses.
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -86,7 +87,7 @@ def settle_classes(plan: Plan, given: Sequence[str] | None, labels: Sequence[Enc
                 )
             order = names
     elif full:
-        order = names or full[0].columns
+        order = names or _listed_names(full[0].columns, labels)
     elif parts:
         order = names or _binary_names(parts, labels)
     else:
@@ -94,6 +95,27 @@ def settle_classes(plan: Plan, given: Sequence[str] | None, labels: Sequence[Enc
     for part in parts:
         _fits(part, order)
     return Classes(order, names is not None or bool(full and not named))
+
+
+def _listed_names(columns: tuple[str, ...], labels: Sequence[Encoded]) -> tuple[str, ...]:
+    """Columns given in class order, without a common beginning where labels name the rest: `1` and `2` of `p1`, `p2`.
+
+    As positions the labels 1 and 2 would be other classes: both readings must be known to be told apart.
+    """
+    shared = takewhile(lambda letters: len(set(letters)) == 1, zip(*columns, strict=False))
+    for cut in range(len(list(shared)) + 1):
+        names = tuple(column[cut:] for column in columns)
+        inside = any(column[cut - 1 : cut].isdigit() and column[cut : cut + 1].isdigit() for column in columns)
+        if labels and not inside and all(_named(column, names) for column in labels):
+            return names
+    return columns
+
+
+def _named(column: Encoded, names: Sequence[str]) -> bool:
+    """Whether every value is a name, or a number that several are."""
+    shared = _shared_numbers(names)
+    found = zip(column.values, _by_name(column, names), strict=True)
+    return all(code >= 0 or _number(_spellings(value)[-1]) in shared for value, code in found)
 
 
 def _same_classes(first: ClassColumns, other: ClassColumns) -> None:
@@ -147,6 +169,13 @@ def _binary_names(parts: Sequence[ClassColumns], labels: Sequence[Encoded]) -> t
         raise InputError(
             f"`{column}` is the only probability column, which does for 2 classes, but besides {positive} "
             f"the labels hold {listed(sorted(values))}. Give one column per class."
+        )
+    said = any(positive in _spellings(value) for column in labels for value in column.values)
+    if values and not said and number == 0 and _numeric([_spellings(value)[-1] for value in values]):
+        column = next(part.columns[0] for part in parts if part.names is not None)
+        raise InputError(
+            f"`{column}` is the only probability column, and the labels hold {listed(values)} alone, which may stand "
+            f"for {positive} or not. Pass classes=[...], the names in the order of the numbers."
         )
     flipped = {"0": "1", "1": "0"}.get(positive, f"not {positive}")
     return _ordered([*(values or {flipped}), positive])
@@ -251,8 +280,9 @@ def _unknown_label(column: Encoded, found: Int, classes: Classes, labels_by: str
     if not lead.isalnum() and all(name.startswith(lead) for name in classes.names):
         return InputError(f"{hint}. All of these begin with {lead!r}, which should be a part of the pattern.")
     integers = all(_NUMBER.fullmatch(_spellings(value)[-1]) for value in column.values)
-    order = " Integers need an order: pass classes=[...], and they index into it."
-    return InputError(f"{hint}.{order * (integers and not _numeric(classes.names))}")
+    if integers and not _numeric(classes.names):
+        return InputError(f"{hint}. Integers need an order: pass classes=[...], and they index into it.")
+    return InputError(f"{hint}. Drop or mend those rows, or name the columns of the model's output after the labels.")
 
 
 def check_class_names(classes: Sequence[str]) -> tuple[str, ...]:

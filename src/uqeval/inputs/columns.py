@@ -19,7 +19,7 @@ SINGLE = ("label", "pred", "error", "loss", "weight", "cluster", "group", "id")
 OPPOSITE = {"error": "correct", "loss": "quality"}  # what a file may hold in their place
 _NEEDED = (
     "One needs `label` and the model's output (prob_<class>, logit_<class> or member<i>_prob_<class>), "
-    "or score_<name> and one of `error`, `loss`"
+    "or score_<name> and one of `error`, `loss` (what is high where it is right or good: correct=, quality=)"
 )
 
 
@@ -148,8 +148,8 @@ def plan_columns(names: Sequence[str], options: Columns, file: str | None = None
 def _to_try(names: Sequence[str], options: Columns, file: str | None) -> str:
     """The command (for a frame: the arguments) that would do, from common names; nothing where none is known."""
     changed: dict[str, Any] = {role: getattr(options, role) for role in (*SINGLE, "prob", "logit", "score")}
-    changed = {role: name for role, name in changed.items() if isinstance(name, str) and name != DEFAULTS[role]}
-    there = {role: name for role, name in changed.items() if name in names or ("*" in name and _found(name, names))}
+    changed = {role: name for role, name in changed.items() if name not in (None, DEFAULTS[role])}
+    there = {role: name for role, name in changed.items() if _is_there(name, names)}
     standard: dict[str, Any] = {role: DEFAULTS[role] for role in changed.keys() - there.keys()}
     from uqeval.inputs.guess import as_arguments, as_command, guess_columns  # of what is wrong alone
 
@@ -168,7 +168,12 @@ def _to_try(names: Sequence[str], options: Columns, file: str | None) -> str:
     return f" Try: {as_command(file, tried)}" if file else f" Try {as_arguments(tried)}."
 
 
-def _found(pattern: str, names: Sequence[str]) -> bool:
+def _is_there(pattern: Any, names: Sequence[str]) -> bool:
+    """Whether columns that were named, or match, exist."""
+    if not isinstance(pattern, str):
+        return all(name in names for name in pattern)
+    if pattern in names or "*" not in pattern:
+        return pattern in names
     regex = re.compile(".+?".join(map(re.escape, pattern.split("*"))), re.DOTALL)
     return any(regex.fullmatch(name) for name in names)
 
@@ -219,7 +224,7 @@ def _check_minimum(plan: Plan, names: Sequence[str]) -> None:
     elif plan.scores:
         hint = "There is no `error` or `loss` column." + nearest("error", names)
     else:
-        hint = "There is no probability or score column." + nearest("prob", [name.split("_")[0] for name in names])
+        hint = "There is no probability or score column."
     raise InputError(f"{hint} {_NEEDED}. The columns are: {listed(names)}.")
 
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from uqeval._check import Float
 from uqeval._errors import UQWarning, notify
 
+_ROUNDED = 0.02  # how far rows of two decimals may be from 1
 _LEAST = 10  # copies, below which chance is not told apart
 _FIRST, _ENOUGH = 1 << 11, 1 << 13  # rows that are looked at, and again if some are alike
 _AMONG = 32  # times as many rows, among which those are sought
@@ -20,9 +21,9 @@ _SIGMAS = 4.0
 def doubt_logits(name: str, logits: Float) -> None:
     """Probabilities passed as logits, or a model that ends in softmax."""
     first = logits.reshape(-1, logits.shape[-1])[0]
-    if abs(first.sum() - 1) > 1e-3 or first.min() < 0:  # enough for nearly all
+    if abs(first.sum() - 1) > _ROUNDED or first.min() < 0:  # enough for nearly all
         return
-    if logits.min() >= 0 and logits.max() <= 1 and (np.abs(logits.sum(axis=-1) - 1) <= 1e-3).all():
+    if logits.min() >= 0 and logits.max() <= 1 and (np.abs(logits.sum(axis=-1) - 1) <= _ROUNDED).all():
         notify(
             f"`{name}` look like probabilities: all rows lie in [0, 1] and sum to 1, so that softmax is taken twice. "
             f"Pass them as `{'members' if name == 'member_logits' else 'probs'}`, or the outputs before softmax.",

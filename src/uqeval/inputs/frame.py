@@ -240,7 +240,7 @@ def _first_text(column: pa.ChunkedArray) -> str:
             float(text)
         except ValueError:
             comma = ', a decimal comma: pass decimal="," (--decimal ",")' * bool(_COMMA.fullmatch(text))
-            return f" (row {row}: {text!r}{comma})"
+            return f" (row {row}: {text!r}{comma})" + (". Mend that cell" if not comma else "")
     return " (numbers written as text: convert them first)"
 
 

@@ -3,6 +3,7 @@
 Only for messages: nothing is read under a guessed name.
 """
 
+import json
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,11 +27,14 @@ _ALONE = {"label": _LABELS, "error": _WRONG, "correct": _RIGHT, "loss": _LOSSES,
 _PARTS = re.compile(r"(.*?[ _.\-:/]+|[A-Za-z]+(?=\d+$))(.+)", re.DOTALL)
 
 
-def guess_columns(names: Sequence[str], roles: Iterable[str]) -> dict[str, str]:
-    """Role → a column or a pattern, from common names; only those of `roles`."""
+Guess = str | list[str]
+
+
+def guess_columns(names: Sequence[str], roles: Iterable[str]) -> dict[str, Guess]:
+    """Role → a column, a pattern or a list of columns, from common names; only those of `roles`."""
     known = set(roles)
     plain = {_plain(name): name for name in reversed(names)}
-    found = {}
+    found: dict[str, Guess] = {}
     for role, usual in _ALONE.items():
         if role in known and (hit := next((plain[name] for name in usual if name in plain), None)) is not None:
             found[role] = hit
@@ -48,14 +52,18 @@ def _plain(name: str) -> str:
     return re.sub(r"[ .\-]+", "_", name.strip().lower())
 
 
-def _pattern(names: Sequence[str], stems: Sequence[str]) -> str | None:
-    """The pattern of the columns that begin with one of the stems: the widest family first."""
-    families: dict[str, int] = {}
+def _pattern(names: Sequence[str], stems: Sequence[str]) -> Guess | None:
+    """The pattern of the widest family that begins with one of the stems; its columns where `p*` takes more."""
+    families: dict[str, list[str]] = {}
     for name in names:
         if (parts := _PARTS.fullmatch(name)) is not None and _plain(parts[1]).strip("_") in stems:
-            families[parts[1]] = families.get(parts[1], 0) + 1
-    wide = [prefix for prefix, count in families.items() if count > 1]
-    return max(wide, key=lambda prefix: families[prefix]) + "*" if wide else None
+            families.setdefault(parts[1], []).append(name)
+    wide = [prefix for prefix, family in families.items() if len(family) > 1]
+    if not wide:
+        return None
+    prefix = max(wide, key=lambda one: len(families[one]))
+    alone = sum(name.startswith(prefix) and name != prefix for name in names) == len(families[prefix])
+    return f"{prefix}*" if alone else families[prefix]
 
 
 def narrower(pattern: str, kept: Sequence[str], strangers: Sequence[str]) -> str | None:
@@ -68,19 +76,24 @@ def narrower(pattern: str, kept: Sequence[str], strangers: Sequence[str]) -> str
     return None if prefix in kept else f"{prefix}*"
 
 
-def as_arguments(options: Mapping[str, str]) -> str:
+def as_arguments(options: Mapping[str, Guess]) -> str:
     """`label="y", prob="p_*"`, as in Python."""
-    return ", ".join(f'{role}="{value}"' for role, value in options.items())
+    return ", ".join(f"{role}={json.dumps(value, ensure_ascii=False)}" for role, value in options.items())
 
 
-def as_command(file: str, options: Mapping[str, str]) -> str:
-    """`uqeval evaluate preds.csv --label y --prob "p_*"`, for a shell."""
+def as_options(options: Mapping[str, Guess]) -> str:
+    """`--label y --prob "p_*"`, for a shell."""
     words = {"score": "score-columns", "member_logit": "member-logit", "labels_by": "labels-by"}
-    given = "".join(f" --{words.get(role, role)} {_quoted(value)}" for role, value in options.items())
-    return f"uqeval evaluate {_quoted(file)}{given}"
+    texts = {role: value if isinstance(value, str) else ",".join(value) for role, value in options.items()}
+    return " ".join(f"--{words.get(role, role)} {_quoted(text)}" for role, text in texts.items())
+
+
+def as_command(file: str, options: Mapping[str, Guess]) -> str:
+    """`uqeval evaluate preds.csv --label y --prob "p_*"`, for a shell."""
+    return f"uqeval evaluate {_quoted(file)} {as_options(options)}"
 
 
 def _quoted(text: str) -> str:
-    if re.fullmatch(r"[\w./:=+-]+", text):
+    if re.fullmatch(r"[\w./:=+,-]+", text):
         return text
     return f'"{text}"' if re.fullmatch(r'[^"$`\\!]+', text) else shlex.quote(text)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from uqeval._check import nearest
 from uqeval._errors import InputError, reason_of
+from uqeval._files import identity
 from uqeval.inputs.columns import listed
 from uqeval.inputs.elsewhere import fetched, is_elsewhere
 
@@ -61,7 +62,8 @@ def reading(name: str) -> Iterator[None]:
 
 def _other_letters(byte: int | None) -> str:
     held = "" if byte is None else f" (it holds the byte 0x{byte:02x})"
-    return f'cannot be read as UTF-8{held}. Say how it is encoded, as encoding="latin-1" or "cp1252" (--encoding).'
+    usual = '"utf-16"' if byte in (0xFE, 0xFF) else '"latin-1" or "cp1252"'  # those two begin UTF-16
+    return f"cannot be read as UTF-8{held}. Say how it is encoded, as encoding={usual} (--encoding)."
 
 
 def expand(path: PathLike | Sequence[PathLike]) -> list[str]:
@@ -84,9 +86,9 @@ def expand(path: PathLike | Sequence[PathLike]) -> list[str]:
         else:
             found.append(name)
     found.sort()
-    places: dict[str, str] = {}
+    places: dict[object, str] = {}
     for name in found:
-        if (other := places.setdefault(os.path.realpath(name), name)) != name or found.count(name) > 1:
+        if (other := places.setdefault(identity(name), name)) != name or found.count(name) > 1:
             alias = f" (as {other} too)" if other != name else ""
             raise InputError(f"{name}: named twice{alias}, so its rows would count twice.")
     for name in found:

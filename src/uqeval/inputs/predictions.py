@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _SOFTMAX_TOLERANCE = 1e-3  # probabilities stored as float16 or with three decimals still match their logits
+_AT_ONCE = 1 << 16  # numbers of a block that the cache holds
 
 
 _BY_ROW = ("labels", "probs", "logits", "alpha", "soft_labels", "pred", "error", "loss", "weights")
@@ -219,7 +220,7 @@ class Predictions:
             p = on_grid(ps.mean(axis=0))
         elif p is None and evidence is not None:
             share = evidence / evidence.max(axis=1, keepdims=True)
-            p = on_grid(share / share.sum(axis=1, keepdims=True))
+            p = on_grid(share / _row_sums(share))
         if not width:
             width = max(
                 (int(codes.max()) + 1 for codes in (fields["labels"], fields["pred"]) if codes is not None), default=0
@@ -346,6 +347,10 @@ class Predictions:
 
 def predictions_from_arrow(columns: Mapping[str, pa.ChunkedArray], plan: Plan, options: Columns) -> Predictions:
     """Predictions from Arrow columns that a plan has named."""
+    if options.normalize:
+        from uqeval.inputs.strangers import refuse_strangers  # where it matters
+
+        refuse_strangers(columns, plan, options)
     try:
         return Predictions(**arrow_arguments(columns, plan, options))
     except InputError as error:
@@ -363,8 +368,23 @@ def softmax(logits: Float) -> Float:
     """Over the last axis, in the precision that it is given."""
     out: Float = logits - logits.max(axis=-1, keepdims=True)  # exp(z - max) never overflows
     np.exp(out, out=out)
-    out /= out.sum(axis=-1, keepdims=True)
+    out /= _row_sums(out)
     return out
+
+
+def _row_sums(parts: Float) -> Float:
+    """Σ over the last axis of numbers in [0, 1], as whole parts of 2⁻⁵²: these add up to the same in any order.
+
+    A sum of floats depends on the order of the classes in its last bit, which would break ties that are ties in truth.
+    """
+    classes = parts.shape[-1]
+    scale, rows = 2.0 ** min(52, 62 - classes.bit_length()), max(1, _AT_ONCE // classes)
+    total = np.empty((*parts.shape[:-1], 1), dtype=parts.dtype)
+    for start in range(0, parts.shape[-2], rows):
+        block = parts[..., start : start + rows, :]
+        whole = np.rint(block.astype(np.float64) * scale).astype(np.int64)
+        total[..., start : start + rows, :] = whole.sum(axis=-1, keepdims=True) / scale
+    return total
 
 
 def _agrees(logits: Float, probs: Float) -> bool:

@@ -12,6 +12,7 @@ from torch import nn
 
 from uqeval._check import Float, Int, check_labels, check_lengths, check_logits
 from uqeval._errors import InputError
+from uqeval.inputs.doubts import doubt_logits
 from uqeval.inputs.predictions import Predictions
 from uqeval.methods.loop import Device, Progress, check_device, check_model, logits_of
 
@@ -159,6 +160,7 @@ class TemperatureScaling:
 
 def _best_temperature(logits: Float, labels: Int) -> float:
     """The root of the log-loss' slope in β = 1/T, which rises in β: from below 0 to above 0, or there is no best T."""
+    doubt_logits("logits", logits)
     own = np.take_along_axis(logits, labels[:, None], axis=1)
     spread = float(max(abs(logits.max(axis=1, keepdims=True) - own).max(), abs(logits.min(axis=1) - own[:, 0]).max()))
     rows = max(1, _BLOCK // logits.shape[1])

@@ -10,6 +10,7 @@ import os
 import socket
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uqeval._errors import InputError
@@ -19,11 +20,13 @@ from uqeval.distributed.engines.source import Chunk, Source
 from uqeval.inputs.columns import listed, repeated
 from uqeval.inputs.files import is_number
 from uqeval.inputs.paths import expand, format_of, reading
+from uqeval.inputs.texts import json_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
+_FIRST = 10_000  # lines that tell the types of JSON
 _TOGETHER = 1 << 17  # rows of small batches that are read in one go
 
 
@@ -119,13 +122,25 @@ class Files(Source):
                     schema = file.schema
                 self._add_part(k, _batch_runs(path, schema))
             else:
-                with self._stream(k, None) as reader:
-                    schema = reader.schema if kind == "arrow" else self._loose(reader.schema)
+                schema = self._schema_of_first(k)
                 self.chunks.append(Chunk(k))
                 self.parts.append(Part(path))
         if twice := repeated(schema.names):
             raise InputError(f"{path}: duplicated columns: {listed(map(repr, twice))}. Rename or drop one of each.")
         return schema
+
+    def _schema_of_first(self, k: int) -> pa.Schema:
+        """The columns that the first lines or batches show."""
+        import pyarrow as pa
+
+        kind = self.kinds[k]
+        try:
+            with self._stream(k, None) as reader:
+                return reader.schema if kind == "arrow" else self._loose(reader.schema)
+        except pa.ArrowInvalid:
+            if kind != "jsonl":
+                raise
+        return self._loose(_json_schema(self.paths[k]))
 
     def _add_part(self, k: int, chunks: list[tuple[int, int | None, int]]) -> None:
         """Notes the (group, stop, rows) of a file."""
@@ -223,6 +238,21 @@ class Files(Source):
         else:
             with self._stream(chunk.part, names) as reader:
                 yield from (batch.select(names) for batch in reader)
+
+
+def _json_schema(path: str) -> pa.Schema:
+    """Column by column: one of several types, a text here, is an error only where it is needed."""
+    import pyarrow as pa
+
+    rows = list(islice(json_rows(path), _FIRST))
+    fields = []
+    for name in dict.fromkeys(key for row in rows for key in row):
+        try:
+            kind = pa.array([row.get(name) for row in rows]).type
+        except (pa.ArrowInvalid, pa.ArrowTypeError):
+            kind = pa.string()
+        fields.append(pa.field(name, kind))
+    return pa.schema(fields)
 
 
 def _batch_runs(path: str, schema: pa.Schema) -> list[tuple[int, int | None, int]]:

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+PLAIN_CSV = 'an engine reads plain CSV only (engine="memory" reads the rest)'
+
+
 @dataclass(frozen=True)
 class Wanted:
     """What is asked for, in the user's words: scores by name, columns of clusters and groups."""
@@ -44,7 +47,7 @@ class Wanted:
 
     def planned(self, names: list[str]) -> tuple[Plan, Columns]:
         """The part of each column, and the options with the scores that are asked for by their columns."""
-        refuse_csv_options(self.options, 'an engine reads plain CSV only (engine="memory" reads the rest)')
+        refuse_csv_options(self.options, PLAIN_CSV)
         for role, name in (("cluster", self.cluster), ("by", self.group)):
             if name is not None and name not in names:
                 raise InputError(
@@ -254,8 +257,11 @@ def find_rows(names: list[str], wanted: Wanted, first: pa.Table) -> Prepare:
         pred = predictions_from_arrow({name: first.column(name) for name in plan.needed}, plan, options)
         if options.classes is None and any(len(part.columns) == 1 for part in plan.tables.values()):
             options = replace(options, classes=pred.classes, labels_by="name")
-        elif ambiguous(pred.classes) and options.labels_by is None:
-            options = replace(options, labels_by=_labels_by(first, plan, options))
+        else:
+            if any(part.names is None for part in plan.tables.values()):  # the labels of a piece might name others
+                options = replace(options, classes=pred.classes)
+            if ambiguous(pred.classes) and options.labels_by is None:
+                options = replace(options, labels_by=_labels_by(first, plan, options))
     known = dict(plan.scores)
     computed = [] if pred is None else [n for n in score_functions.available(pred) if n not in known]
     by_column = {column: name for name, column in plan.scores.items()}
