@@ -95,6 +95,12 @@ class Sizes:
     binary: bool = False  # the loss is 0/1: wrong rows are errors
     loads: Loads | None = None  # None where every row is a unit of weight 1
 
+    @classmethod
+    def of_rows(cls, right: Number, wrong: Number, *, binary: bool) -> Sizes:
+        """Of plain rows."""
+        good, bad = (Mass(rows, 1.0 * rows, 1.0 * rows) for rows in (right, wrong))
+        return cls(good, bad, bad, binary=binary)
+
     @property
     def rows(self) -> Number:
         return self.right.rows + self.wrong.rows

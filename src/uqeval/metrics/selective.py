@@ -14,7 +14,8 @@ from numpy.typing import ArrayLike
 from uqeval import kernels
 from uqeval._check import Float, Int, Nan, check_rows
 from uqeval._errors import InputError, UndefinedMetricWarning, notify
-from uqeval.metrics.areas import RATIO, Ranked, Ranking, Swept, ranked_by, tie_blocks
+from uqeval.metrics.areas import RATIO, Ranked, Ranking, tie_blocks
+from uqeval.metrics.swept import Swept, ranked_by
 
 Kind = Literal["error", "loss01"]
 

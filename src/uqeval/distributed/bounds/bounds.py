@@ -13,7 +13,7 @@ import numpy as np
 from uqeval._check import Int
 from uqeval._result import Result, number
 from uqeval.distributed.bounds.cells import CellCounts, is_single
-from uqeval.distributed.plan.by_score import harmonics
+from uqeval.metrics.harmonic import harmonics
 
 SCHEMA_VERSION = 1
 _METRICS = {"uq_auc": "UQ-AUC", "uq_c_index": "UQ-C-index", "aurc": "AURC", "augrc": "AUGRC"}

@@ -5,7 +5,7 @@ From here on the numbers are those of rows in memory: `inference.intervals` and 
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import NamedTuple
@@ -14,17 +14,18 @@ import numpy as np
 
 from uqeval._check import Float, Int
 from uqeval.distributed.engines.protocol import State
-from uqeval.distributed.plan.by_score import Area, BinRanks, area_of_point, harmonic
+from uqeval.distributed.plan.by_score import Area, BinRanks, area_of_point
 from uqeval.distributed.plan.count import ECE_BINS
 from uqeval.distributed.plan.edges import Grid, RowsChanged, changed
 from uqeval.inference import tally
 from uqeval.inference.influence import best_slope
-from uqeval.inference.sizes import Held, Loads, Mass, Sizes
+from uqeval.inference.sizes import Held, Loads, Sizes
 from uqeval.inference.tally import NAN, Spread
 from uqeval.inference.unseen import adds
 from uqeval.kernels import ConcordanceSums, alike_sums
 from uqeval.metrics.areas import Accepted, Areas, Formula
 from uqeval.metrics.calibration import Bins, l1
+from uqeval.metrics.harmonic import harmonic
 from uqeval.metrics.registry import Metric
 
 Ranking = tally.AucTally | tally.PairTally | tally.AreaTally
@@ -222,10 +223,10 @@ class Clustered:
 
 def sizes_of(n: int, wrong: int, clustered: Clustered | None, binary: bool) -> Sizes:
     """Rows of equal weight."""
-    right, bad = (Mass(rows, float(rows), float(rows)) for rows in (n - wrong, wrong))
+    sizes = Sizes.of_rows(n - wrong, wrong, binary=binary)
     if clustered is None:
-        return Sizes(right, bad, bad, binary=binary)
-    return Sizes(right, bad, bad, clustered.held, float(clustered.largest), binary=binary, loads=clustered.loads)
+        return sizes
+    return replace(sizes, clusters=clustered.held, largest=float(clustered.largest), loads=clustered.loads)
 
 
 def ranking_tally(metric: Metric, sums: ScoreSums, clustered: Clustered | None) -> Ranking:
