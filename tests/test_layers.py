@@ -27,6 +27,7 @@ LAYERS = [
     "inference",
     "decide",
     "evaluation",
+    "torch",
     "distributed",
     "datasets",
     "methods",
@@ -48,7 +49,9 @@ ROOMS = {
     "jinja2": "pages",
     "typer": "cli",
     "rich": "cli methods",
-    "torch": "methods reproduce",
+    "torch": "torch methods reproduce",
+    "torchmetrics": "torch",
+    "triton": "torch",
     "pooch": "datasets",
     "PIL": "datasets reproduce",
     "torchvision": "reproduce",
@@ -110,6 +113,7 @@ LATE_OWN = {
     "uqeval.kernels.native": "compiled, where there was a compiler",
     **dict.fromkeys(("uqeval.methods.batched", "uqeval.methods.loop"), "the extra torch"),
     **{f"uqeval.reproduce.models.vision.{name}": "the extra torch" for name in ("classify", "probe", "zoo")},
+    "uqeval.torch.wavelet_triton": "Triton, which may not be there",
     "uqeval.reproduce.models.text.zeroshot": "all studies, which take a second",
 }
 ANYWHERE = {"numpy", "__future__"} | set(sys.stdlib_module_names)

@@ -258,6 +258,11 @@ def count_mean(values: Float, rows: Rows, share: bool = False) -> MeanTally:
     return MeanTally(sizes, mean, *_squared(values - mean, rows))
 
 
+def count_share(n: int, wrong: int) -> MeanTally:
+    """The accuracy of plain rows, wherever they are."""
+    return MeanTally(Sizes.of_rows(n, 0, binary=False), (n - wrong) / n, wrong * (n - wrong) / n**3)
+
+
 def count_ece(given: Confidences) -> EceTally:
     """Bins of confidence; plug-in and debiased ECE share it."""
     if "ece" not in given.tallies:

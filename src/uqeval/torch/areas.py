@@ -1,0 +1,80 @@
+"""AURC and its relatives from runs of equal scores: what `kernels.sweep` sums row by row, run by run.
+
+The m rows of a run that starts after b rows stand at every place k = b + 1 … b + m, on average; with w wrong rows among
+them and v before, the risk at place k is (v + (k − b)·w/m)/k. So all sums over places are sums over j = k − b of j/k,
+j/k² and j²/k²: differences of harmonic numbers, for which no place is visited. A single row is 1/k and 1/k², exactly.
+"""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from uqeval.torch.order import Runs
+
+_SERIES = 256  # from here on the asymptotic series are good to the last bit
+_FINE = 2.0**57  # fixed point: sums of up to n risks per row accepted are below 2⁵, and integers add in any order
+
+
+class AreaSums(NamedTuple):
+    """As in `kernels.Sweep`, but e without the oracle's part: g = v·L + R − L'. Tensors, and numbers once read."""
+
+    risk: Any  # Σ over all places
+    wrong: Any  # Σ g over wrong rows …
+    wrong2: Any  # … and Σ g²
+    right: Any
+    right2: Any
+    shares2: Any  # Σ L² over wrong rows
+
+
+def area_sums(runs: Runs) -> AreaSums:
+    """All sums, without a wait."""
+    n, place = runs.n, runs.bound.to(torch.float64)
+    bad = runs.wrong_before.to(torch.float64)
+    b, end, v = place[:-1], place[1:], bad[:-1]
+    m, w = (end - b).clamp_(min=1.0), bad[1:] - v  # behind the last run b is n: nothing is divided by 0
+    one, per = m == 1, 1.0 / end
+    once = torch.where(one, per, harmonic(b, end))
+    twice = torch.where(one, per * per, harmonic2(b, end))
+    first = torch.where(one, per, 1 - b * once / m)  # mean of j/k
+    second = torch.where(one, per * per, once - b * twice)  # Σ j/k²
+    risk = v * once + w * first  # Σ over the places
+    of_row = v * twice + w * second / m  # Σ of risk/k
+    inside = (v * second + w * (first - b * second / m)) / m  # Σ of risk/k from a row's place to the end of its run
+    none = w + (end - b) <= 0
+    whole = (of_row * _FINE).round_().to(torch.int64).masked_fill_(none, 0)
+    behind = (whole.sum() - torch.cumsum(whole, 0)).to(torch.float64) / _FINE
+    later = harmonic(end, torch.full_like(end, n)) + first
+    rest = risk / m - behind - inside
+    both, good = rest + later, (end - b) - w
+    parts = (w * both, w * both * both, good * rest, good * rest * rest, w * later * later)
+    return AreaSums(risk.masked_fill_(none, 0).sum(), *(x.sum() for x in parts))
+
+
+def harmonic(start: Tensor, stop: Tensor) -> Tensor:
+    """Σ 1/k for start < k ≤ stop."""
+    a, b = start.clamp(min=_SERIES), stop.clamp(min=_SERIES)
+    return _short(start, stop, 1) + torch.log1p((b - a) / a) + (_tail(b) - _tail(a))
+
+
+def harmonic2(start: Tensor, stop: Tensor) -> Tensor:
+    """Σ 1/k² for start < k ≤ stop."""
+    a, b = start.clamp(min=_SERIES), stop.clamp(min=_SERIES)
+    return _short(start, stop, 2) + (b - a) / (a * b) + (_tail2(b) - _tail2(a))
+
+
+def _short(start: Tensor, stop: Tensor, power: int) -> Tensor:
+    """The part before the series: from a table of what is left to their start, so that small sums keep their digits."""
+    k = torch.arange(1, _SERIES + 1, dtype=torch.float64, device=start.device)
+    left = torch.cat([(k**-power).expand(_SERIES, -1).triu().sum(1), k.new_zeros(1)])
+    first, last = (x.clamp(max=_SERIES).to(torch.int32) for x in (start, stop))
+    return left.index_select(0, first) - left.index_select(0, last)
+
+
+def _tail(k: Tensor) -> Tensor:
+    """Σ 1/j to k is log k + a constant + this."""
+    return 1 / (2 * k) - 1 / (12 * k**2) + 1 / (120 * k**4)
+
+
+def _tail2(k: Tensor) -> Tensor:
+    """Σ 1/j² to k is a constant − 1/k + this."""
+    return 1 / (2 * k**2) - 1 / (6 * k**3) + 1 / (30 * k**5)

@@ -1,0 +1,77 @@
+"""Rows in the order of a score, as runs of equal scores: the one sort that all metrics of 0/1 errors share.
+
+Nothing here waits for the device: how many runs there are is not known on the host, so that there is room for n; those
+behind the last are empty and add nothing to any sum.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Runs(NamedTuple):
+    """Run k takes the places from bound[k] to bound[k + 1]; before[p] are the wrong rows of the first p."""
+
+    bound: Tensor  # (n + 1,)
+    before: Tensor  # (n + 1,)
+    run: Tensor  # (n,): the run of each place
+    ends: Tensor  # the least and the largest score, NaN where there is one
+    blocks: Tensor  # how many runs there are
+
+    @property
+    def n(self) -> int:
+        return len(self.run)
+
+    @property
+    def wrong_before(self) -> Tensor:
+        """Wrong rows before each bound."""
+        return self.before.index_select(0, self.bound)
+
+
+def runs_of(score: Tensor, error: Tensor) -> Runs:
+    """Of 0/1 errors as uint8."""
+    values, row = torch.sort(score + 0)  # −0.0 becomes 0.0: a radix sort would tell them apart
+    wrong = error.index_select(0, row)
+    before = counts(wrong)
+    del row, wrong
+    last = run_ends(values)
+    ends = values[:: max(1, len(values) - 1)][:2]
+    run = run_numbers(last)
+    return Runs(run_bounds(last, run), before, run, ends, run[-1:] + 1)
+
+
+def counts(bits: Tensor) -> Tensor:
+    """How many of the first 0, 1, …, n are set."""
+    found = torch.zeros(len(bits) + 1, dtype=torch.int32, device=bits.device)
+    torch.cumsum(bits, 0, dtype=torch.int32, out=found[1:])
+    return found
+
+
+def run_ends(values: Tensor) -> Tensor:
+    """Whether a run of equal values ends at each place."""
+    last = torch.ones(len(values), dtype=torch.bool, device=values.device)
+    torch.ne(values[1:], values[:-1], out=last[:-1])
+    return last
+
+
+def run_numbers(last: Tensor) -> Tensor:
+    """The run of each place, from 0."""
+    return torch.cumsum(last, 0, dtype=torch.int32) - last.to(torch.int32)
+
+
+def run_bounds(last: Tensor, run: Tensor) -> Tensor:
+    """Where runs start, n behind the last of them."""
+    n = len(last)
+    bound = torch.full((n + 2,), n, dtype=torch.int32, device=last.device)
+    bound[0] = 0
+    # Places inside a run write to a slot behind all others, which nobody reads.
+    slot = torch.where(last, run + 1, n + 1).to(torch.int64)
+    bound.scatter_(0, slot, torch.arange(1, n + 1, dtype=torch.int32, device=last.device))
+    return bound[: n + 1]
+
+
+def run_sizes(last: Tensor) -> Tensor:
+    """Of each place: how many places its run takes."""
+    run = run_numbers(last)
+    return run_bounds(last, run).diff().index_select(0, run)
