@@ -6,6 +6,9 @@ checks and their messages are those of arrays. `estimate` gives the intervals. W
 place of 0/1 errors are for `uqeval.metrics` and `uqeval.estimate`, which take arrays.
 """
 
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,7 +21,7 @@ from uqeval.inference.tally import AucTally
 from uqeval.metrics.areas import Accepted
 from uqeval.metrics.registry import REGISTRY, Metric, get_metric
 from uqeval.metrics.selective import check_coverage
-from uqeval.torch.tallies import count_errors, counts, estimate_of, share_tally, tally_of
+from uqeval.torch.tallies import counts, estimate_of, share_tally, tally_of
 
 __all__ = [
     "accuracy",
@@ -235,8 +238,7 @@ def selective_accuracy(score: Tensor, error: Tensor, coverage: float = 0.9) -> T
     >>> selective_accuracy(tensor([1.0, 2.0, 3.0, 4.0, 5.0]), tensor([0, 0, 0, 1, 1]), coverage=0.8)
     tensor(0.7500, dtype=torch.float64)
     """
-    rule = Accepted(check_coverage(coverage))
-    return _as_tensor(1.0 - rule.value(count_errors(score, error, [rule])), score)
+    return value_of(selective_record(coverage), (score, error))
 
 
 def accuracy(error: Tensor) -> Tensor:
@@ -284,12 +286,23 @@ def estimate(metric: str, *data: Tensor, level: float = 0.95, **named: Tensor) -
     return found
 
 
+def selective_record(coverage: float) -> Metric:
+    """The accuracy of any share of the rows, as those of the registry."""
+    rule, known = Accepted(check_coverage(coverage)), REGISTRY["selective_accuracy_90"]
+    title = f"accuracy of the surest {100 * coverage:g}%"
+    return replace(known, title=title, function=partial(known.function, coverage=coverage), formula=rule)
+
+
 def _value(name: str, *data: Any) -> Tensor:
-    metric = REGISTRY[name]
+    return value_of(REGISTRY[name], data, stacklevel=4)
+
+
+def value_of(metric: Metric, data: Sequence[Any], stacklevel: int = 3) -> Tensor:
+    """Of a metric that ranks rows, where the tensors are."""
     tally = tally_of(metric, data)
     value = float(tally.mapped(metric.affine))
     if value != value:
-        notify(f"{metric.title} is undefined: {_reason(metric, tally)}.", UndefinedMetricWarning, stacklevel=3)
+        notify(f"{metric.title} is undefined: {_reason(metric, tally)}.", UndefinedMetricWarning, stacklevel)
     return _as_tensor(value, data[0])
 
 

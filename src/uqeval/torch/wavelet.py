@@ -2,8 +2,8 @@
 
 A node of a level is the set of rows that agree in all higher bits of their rank. Ranks are a permutation, so that its
 rows lie at the places from `rank >> (b + 1) << (b + 1)` on, and of all rows before exactly half have a zero in bit b:
-one prefix sum of zeros serves all nodes. A row with a one has that many earlier rows with a zero, all of lower rank; then
-zeros move to the front of the node and ones behind them, both in order. At the end each row lies at its rank.
+one prefix sum of zeros serves all nodes. A row with a one has that many earlier rows with a zero, all of lower rank.
+Then zeros move to the front of the node and ones behind them, both in order. At the end each row lies at its rank.
 """
 
 from importlib.util import find_spec
