@@ -114,6 +114,7 @@ LATE_OWN = {
     **dict.fromkeys(("uqeval.methods.batched", "uqeval.methods.loop"), "the extra torch"),
     **{f"uqeval.reproduce.models.vision.{name}": "the extra torch" for name in ("classify", "probe", "zoo")},
     "uqeval.torch.wavelet_triton": "Triton, which may not be there",
+    "uqeval.torch.evaluation": "torch, which may not be there, and takes 2 s",
     "uqeval.reproduce.models.text.zeroshot": "all studies, which take a second",
 }
 ANYWHERE = {"numpy", "__future__"} | set(sys.stdlib_module_names)

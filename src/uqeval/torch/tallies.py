@@ -4,10 +4,10 @@ From here on the numbers are those of rows in memory: `inference.intervals` make
 """
 
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor
+
 from uqeval._check import MEND, check_bits, check_rows, check_vector
 from uqeval._errors import UQWarning, notify
 from uqeval.inference.count import auc_of_sums, count_share, count_swept, pairs_of_sums
@@ -25,56 +25,78 @@ from uqeval.torch.order import runs_of
 Tally = AucTally | PairTally | AreaTally
 
 
+class Odd(NamedTuple):
+    """What is wrong with some rows, or needs to be told."""
+
+    refused: bool  # NaN, or an error other than 0 and 1
+    infinite: bool  # scores
+    target: bool = False  # infinite losses
+
+
 def counts(metric: Metric) -> bool:
     """Whether tensors are enough for it: errors, a loss or confidences, without a model's probabilities."""
     return metric.tally in ("auc", "area") or metric.name in ("uq_c_index", "top_label_c_index", "accuracy")
 
 
-def tally_of(metric: Metric, data: Sequence[Any]) -> Tally:
-    """Of one metric that ranks rows, from the tensors that it needs."""
-    if metric.tally == "pairs":
-        return pair_tally(metric, data)
-    return error_tally(metric, count_errors(data[0], data[1], [metric.formula]))
-
-
 def estimate_of(metric: Metric, data: Sequence[Any], level: float) -> Estimate:
     """The interval of one metric, from the tensors that it needs."""
     if metric.tally == "mean":
-        return _one(estimate_mean(metric, share_tally(*data), level))
-    return _one(estimate_ranking(metric, tally_of(metric, data), level))
+        return one(estimate_mean(metric, share_tally(*data), level))
+    return one(estimate_ranking(metric, tally_of(metric, data), level))
 
 
-def _one(found: Any) -> Estimate:
+def one(found: Any) -> Estimate:
+    """Of one group of rows."""
     assert isinstance(found, Estimate)
     return found
+
+
+def tally_of(metric: Metric, data: Sequence[Any]) -> Tally:
+    """Of one metric that ranks rows, from the tensors that it needs."""
+    given = check_tensors(**dict(zip(metric.needs, data, strict=True)))
+    score = given[0]
+    tally: Tally
+    if metric.tally == "pairs":
+        odd: Tensor | None = None
+        loss = given[1]
+        if metric.made is not None:
+            loss, odd = signed(*given[1:])
+        tally, found = count_pairs(score, loss, odd)
+    else:
+        swept, found = count_errors(score, given[1], [metric.formula])
+        tally = error_tally(metric, swept)
+    if found.refused:  # the checks of arrays say why
+        target = given[1] if metric.made is None else metric.made[1](*given[1:])
+        check_rows(score, target, kind="loss" if metric.tally == "pairs" else "error")
+    if found.infinite:
+        count = int(score.isinf().sum())
+        notify(f"`score` has {count} infinite values; they rank first or last and tie.", UQWarning, stacklevel=4)
+    return tally
 
 
 def share_tally(error: Any) -> MeanTally:
     """Of the accuracy."""
     (error,) = check_tensors(error=error)
     bits, odd = as_bits(error)
-    (wrong, bad), _ = read([bits.sum(), odd])
-    if bad:
-        check_bits("error", check_vector("error", error, hint=MEND))  # says what is wrong
+    (wrong, refused), _ = read([bits.sum(), odd])
+    if refused:
+        check_bits("error", check_vector("error", error, hint=MEND))
     return count_share(len(error), wrong)
 
 
 # ---- 0/1 errors -------------------------------------------------------------------------------------------------
 
 
-def count_errors(score: Any, error: Any, formulas: Collection[Formula | Accepted | None]) -> SweptTensor:
+def count_errors(
+    score: Tensor, error: Tensor, formulas: Collection[Formula | Accepted | None]
+) -> tuple[SweptTensor, Odd]:
     """All that metrics with these formulas (None: UQ-AUC) are made of."""
-    score, error = check_tensors(score=score, error=error)
     bits, odd = as_bits(error)
     runs = runs_of(score, bits)
     cuts = [formula.coverage for formula in formulas if isinstance(formula, Accepted)]
     walks = any(isinstance(formula, Formula) and formula not in (AUGRC, H_AUC) for formula in formulas)
-    swept, (bad, infinite) = sweep(runs, cuts, walks, [odd | missing(runs.ends), runs.ends.isinf().any()])
-    if bad:
-        check_rows(score, error, kind="error")  # says what is wrong
-    if infinite:
-        note_infinite(score)
-    return swept
+    swept, flags = sweep(runs, cuts, walks, [odd | missing(runs.ends), runs.ends.isinf().any()])
+    return swept, Odd(*map(bool, flags))
 
 
 def error_tally(metric: Metric, swept: SweptTensor) -> AucTally | AreaTally:
@@ -89,25 +111,11 @@ def error_tally(metric: Metric, swept: SweptTensor) -> AucTally | AreaTally:
 # ---- a loss -----------------------------------------------------------------------------------------------------
 
 
-def pair_tally(metric: Metric, data: Sequence[Any]) -> PairTally:
-    """Of a metric of pairs that differ in the loss."""
-    given = check_tensors(**dict(zip(metric.needs, data, strict=True)))
-    if metric.made is None:
-        score, loss = given
-        odd = torch.zeros((), dtype=torch.bool, device=score.device)
-    else:
-        score, (loss, odd) = given[0], signed(*given[1:])
+def count_pairs(score: Tensor, loss: Tensor, odd: Tensor | None = None) -> tuple[PairTally, Odd]:
+    """Of rows that differ in the loss; `odd` is another flag."""
     rows = credits_of(score, loss)
-    flags = [odd | missing(rows.ends, rows.loss_ends), rows.ends.isinf().any()]
-    sums, constant, (bad, infinite) = concordance(rows, flags)
-    if bad:  # says what is wrong
-        check_rows(score, loss if metric.made is None else metric.made[1](*given[1:]), kind="loss")
-    if infinite:
-        note_infinite(score)
-    return pairs_of_sums(sums, Sizes.of_rows(len(score), 0, binary=False), constant)
-
-
-def note_infinite(score: Tensor) -> None:
-    """Warns; that there are some is known already."""
-    count = int(score.isinf().sum())
-    notify(f"`score` has {count} infinite values; they rank first or last and tie.", UQWarning, stacklevel=5)
+    refused = missing(rows.ends, rows.loss_ends)
+    flags = [refused if odd is None else refused | odd, rows.ends.isinf().any(), rows.loss_ends.isinf().any()]
+    sums, constant, raised = concordance(rows, flags)
+    sizes = Sizes.of_rows(len(score), 0, binary=False)
+    return pairs_of_sums(sums, sizes, constant), Odd(*map(bool, raised))
