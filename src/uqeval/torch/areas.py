@@ -5,14 +5,16 @@ them and v before, the risk at place k is (v + (k − b)·w/m)/k. So all sums ov
 j/k² and j²/k²: differences of harmonic numbers, for which no place is visited. A single row is 1/k and 1/k², exactly.
 """
 
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+
 from uqeval.torch.order import Runs
 
-_SERIES = 256  # from here on the asymptotic series are good to the last bit
-_FINE = 2.0**57  # fixed point: sums of up to n risks per row accepted are below 2⁵, and integers add in any order
+SERIES = 256  # from here on the asymptotic series are good to the last bit
+FINE = 2.0**57  # fixed point: sums of up to n risks per row accepted are below 2⁵, and integers add in any order
 
 
 class AreaSums(NamedTuple):
@@ -41,8 +43,8 @@ def area_sums(runs: Runs) -> AreaSums:
     of_row = v * twice + w * second / m  # Σ of risk/k
     inside = (v * second + w * (first - b * second / m)) / m  # Σ of risk/k from a row's place to the end of its run
     none = w + (end - b) <= 0
-    whole = (of_row * _FINE).round_().to(torch.int64).masked_fill_(none, 0)
-    behind = (whole.sum() - torch.cumsum(whole, 0)).to(torch.float64) / _FINE
+    whole = (of_row * FINE).round_().to(torch.int64).masked_fill_(none, 0)
+    behind = (whole.sum() - torch.cumsum(whole, 0)).to(torch.float64) / FINE
     later = harmonic(end, torch.full_like(end, n)) + first
     rest = risk / m - behind - inside
     both, good = rest + later, (end - b) - w
@@ -52,29 +54,37 @@ def area_sums(runs: Runs) -> AreaSums:
 
 def harmonic(start: Tensor, stop: Tensor) -> Tensor:
     """Σ 1/k for start < k ≤ stop."""
-    a, b = start.clamp(min=_SERIES), stop.clamp(min=_SERIES)
+    a, b = start.clamp(min=SERIES), stop.clamp(min=SERIES)
     return _short(start, stop, 1) + torch.log1p((b - a) / a) + (_tail(b) - _tail(a))
 
 
 def harmonic2(start: Tensor, stop: Tensor) -> Tensor:
     """Σ 1/k² for start < k ≤ stop."""
-    a, b = start.clamp(min=_SERIES), stop.clamp(min=_SERIES)
+    a, b = start.clamp(min=SERIES), stop.clamp(min=SERIES)
     return _short(start, stop, 2) + (b - a) / (a * b) + (_tail2(b) - _tail2(a))
 
 
 def _short(start: Tensor, stop: Tensor, power: int) -> Tensor:
-    """The part before the series: from a table of what is left to their start, so that small sums keep their digits."""
-    k = torch.arange(1, _SERIES + 1, dtype=torch.float64, device=start.device)
-    left = torch.cat([(k**-power).expand(_SERIES, -1).triu().sum(1), k.new_zeros(1)])
-    first, last = (x.clamp(max=_SERIES).to(torch.int32) for x in (start, stop))
+    """The part before the series."""
+    left = table_of(start.device, power)
+    first, last = (x.clamp(max=SERIES).to(torch.int32) for x in (start, stop))
     return left.index_select(0, first) - left.index_select(0, last)
+
+
+@cache
+def table_of(device: torch.device, power: int) -> Tensor:
+    """Σ 1/j^power from each of the first places to where the series start: so small sums keep their digits."""
+    k = torch.arange(1, SERIES + 1, dtype=torch.float64, device=device)
+    return torch.cat([(k**-power).expand(SERIES, -1).triu().sum(1), k.new_zeros(1)])
 
 
 def _tail(k: Tensor) -> Tensor:
     """Σ 1/j to k is log k + a constant + this."""
-    return 1 / (2 * k) - 1 / (12 * k**2) + 1 / (120 * k**4)
+    i = 1 / k
+    return i * (1 / 2 - i * (1 / 12 - i * i / 120))
 
 
 def _tail2(k: Tensor) -> Tensor:
     """Σ 1/j² to k is a constant − 1/k + this."""
-    return 1 / (2 * k**2) - 1 / (6 * k**3) + 1 / (30 * k**5)
+    i = 1 / k
+    return i * i * (1 / 2 - i * (1 / 6 - i * i / 30))

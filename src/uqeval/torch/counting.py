@@ -3,19 +3,20 @@
 Sums of integers are those of the kernels, to the last digit. Squares pass 2⁶³: they travel as three sums of halves.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
 from uqeval.inference.influence import best_slope
 from uqeval.kernels import AucSums, ConcordanceSums, Sweep, alike_sums
 from uqeval.metrics.areas import Accepted
 from uqeval.metrics.harmonic import harmonic
 from uqeval.metrics.swept import SweptSums
 from uqeval.torch.areas import AreaSums, area_sums
-from uqeval.torch.order import Runs, run_ends, run_numbers, run_sizes
+from uqeval.torch.order import Runs, fused, run_ends, run_numbers, run_sizes
 from uqeval.torch.wavelet import add_below
 
 
@@ -65,16 +66,16 @@ class SweptTensor(SweptSums):
         return self.counted[place]
 
 
-def auc_ints(runs: Runs) -> list[Tensor]:
-    """Runs, wrong rows, credit, squares of both classes, squares of what lies behind the wrong rows, tied pairs."""
+def run_ints(runs: Runs) -> Tensor:
+    """Credit of the wrong rows, tied pairs, squares of both classes, squares of what lies behind the wrong rows."""
     bound, bad = runs.bound.to(torch.int64), runs.wrong_before.to(torch.int64)
     wrong, size = bad.diff(), bound.diff()
     right, good = size - wrong, bound - bad
     x = good[1:] + good[:-1]  # twice the credit of a wrong row
     y = 2 * bad[-1] - bad[1:] - bad[:-1]  # of a right row
     z = 2 * runs.n - bound[1:] - bound[:-1]  # twice the rows behind
-    sums = [(wrong * x).sum(), (size * (size - 1)).sum()]
-    return [runs.blocks, bad[-1], *sums, squares(x, wrong), squares(y, right), squares(z, wrong)]
+    sums = torch.stack([(wrong * x).sum(), (size * (size - 1)).sum()])
+    return torch.cat([sums, squares(x, wrong), squares(y, right), squares(z, wrong)])
 
 
 def cut_places(n: int, coverages: Sequence[float]) -> list[int]:
@@ -100,7 +101,9 @@ def sweep(
     Those of AURC and its relatives are NaN unless somebody `walks` from place to place.
     """
     n, places = runs.n, cut_places(runs.n, coverages)
-    ints, floats = read([*auc_ints(runs), *cut_ints(runs, places), *flags], area_sums(runs) if walks else ())
+    of_runs, of_areas = _summers(runs)
+    areas = of_areas(runs) if walks else ()
+    ints, floats = read([runs.blocks, runs.before[-1], of_runs(runs), *cut_ints(runs, places), *flags], areas)
     blocks, wrong, credit2, tied = ints[:4]
     auc = AucSums(wrong, credit2, joined(ints[4:7]), joined(ints[7:10]))
     found = _as_sweep(n, blocks, auc, (joined(ints[10:13]), tied), AreaSums(*floats) if walks else _NO_AREAS)
@@ -109,6 +112,15 @@ def sweep(
     counted = dict(zip((*start, *end), (*before, *until), strict=True)) | {0: 0}
     of_place = dict(zip(places, zip(start, end, strict=True), strict=True))
     return SweptTensor(found, of_place, counted), rest[4 * k :]
+
+
+def _summers(runs: Runs) -> tuple[Callable[[Runs], Tensor], Callable[[Runs], AreaSums]]:
+    """What sums over runs: Triton, or torch alone."""
+    if fused(runs.bound):
+        from uqeval.torch import runs_triton
+
+        return runs_triton.run_ints, runs_triton.area_sums
+    return run_ints, area_sums
 
 
 def _as_sweep(n: int, blocks: int, auc: AucSums, behind: tuple[int, int], areas: AreaSums) -> Sweep:
@@ -152,10 +164,12 @@ def credits_of(score: Tensor, loss: Tensor) -> Credits:
     values, row = torch.sort(loss + 0, stable=True)
     last, loss_ends = run_ends(values), _ends(values)
     tied, group = run_sizes(last), run_numbers(last)
-    values, slot = torch.sort((score + 0).index_select(0, row), stable=True)
+    values = (score + 0).index_select(0, row)
+    del row
+    values, slot = torch.sort(values, stable=True)
     last, ends = run_ends(values), _ends(values)
     group = group.index_select(0, slot)
-    del row, slot, values
+    del slot, values
     start = -run_sizes(last) - 2 * places
     start += run_sizes(last.logical_or_(run_ends(group)))
     order = torch.sort(group, stable=True)[1]
@@ -174,10 +188,11 @@ def concordance(rows: Credits, flags: Sequence[Tensor] = ()) -> tuple[Concordanc
     """Totals and delete-one moments, whether all scores are equal, and the flags, which travel with them."""
     credit2, comparable = rows.credit2, rows.comparable
     total, pairs = credit2.sum(), comparable.sum()
-    m = comparable.to(torch.float64)
-    shift = ((total.to(torch.float64) / pairs.to(torch.float64)) * m - credit2) / (pairs - 2 * m)
     ends = [rows.ends[0] == rows.ends[-1], comparable.min(), comparable.max()]
-    ints, floats = read([total, pairs, *ends, squares(credit2), *flags], [shift.sum(), (shift * shift).sum()])
+    whole2 = squares(credit2)
+    m = comparable.to(torch.float64)
+    shift = (m * (total.to(torch.float64) / pairs.to(torch.float64))).sub_(credit2).div_(m.mul_(-2).add_(pairs))
+    ints, floats = read([total, pairs, *ends, whole2, *flags], [shift.sum(), shift.square_().sum()])
     whole, of_pairs, constant, least, most = ints[:5]
     if of_pairs == 0 or of_pairs <= 2 * most:
         sums = ConcordanceSums(whole, of_pairs, float("nan"), float("nan"))

@@ -4,10 +4,16 @@ Nothing here waits for the device: how many runs there are is not known on the h
 behind the last are empty and add nothing to any sum.
 """
 
+from importlib.util import find_spec
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+
+def fused(x: Tensor) -> bool:
+    """Whether Triton's kernels count: on a CUDA device, where it is installed."""
+    return x.is_cuda and find_spec("triton") is not None
 
 
 class Runs(NamedTuple):

@@ -6,15 +6,15 @@ one prefix sum of zeros serves all nodes. A row with a one has that many earlier
 Then zeros move to the front of the node and ones behind them, both in order. At the end each row lies at its rank.
 """
 
-from importlib.util import find_spec
-
 import torch
 from torch import Tensor
+
+from uqeval.torch.order import fused
 
 
 def add_below(rank: Tensor, start: Tensor) -> Tensor:
     """start + 4 · the earlier rows of lower rank, at the place of each row's rank; both int32, sums modulo 2³²."""
-    if rank.is_cuda and find_spec("triton"):
+    if fused(rank):
         from uqeval.torch.wavelet_triton import add_below as fast
 
         return fast(rank, start)

@@ -3,17 +3,16 @@
 A level moves 20 bytes a row: ranks are read twice, ranks and counts written once to their new place, counts read once.
 """
 
+import torch
 import triton
 import triton.language as tl
-
-import torch
 from torch import Tensor
 
 _BLOCK = 2048
 _NODE = 64  # rows that are compared with each other directly, in place of the last six levels
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["bit"])
 def _count_zeros(rank, zeros, n, bit, BLOCK: tl.constexpr):
     block = tl.program_id(0)
     place = block * BLOCK + tl.arange(0, BLOCK)
@@ -21,7 +20,7 @@ def _count_zeros(rank, zeros, n, bit, BLOCK: tl.constexpr):
     tl.store(zeros + block, tl.sum(1 - (x >> bit & 1), 0))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["bit"])
 def _partition(rank, start, new_rank, new_start, before, n, bit, BLOCK: tl.constexpr):
     block = tl.program_id(0)
     place = block * BLOCK + tl.arange(0, BLOCK)
