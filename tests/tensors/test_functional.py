@@ -293,3 +293,12 @@ def test_a_missing_package_is_told_with_the_line_that_brings_it(monkeypatch):
         uqeval.torch.UQAUC  # noqa: B018
     with pytest.raises(AttributeError, match="no attribute 'UQ'"):
         uqeval.torch.UQ  # noqa: B018
+
+
+def test_many_runs_are_summed_some_at_a_time(monkeypatch):
+    score, error, *_ = on_tensors(*rows(1000, 3))
+    whole = sweep(runs_of(score, error), (0.9,), True, [])[0].sums
+    monkeypatch.setattr("uqeval.torch.order._AT_ONCE", 17)
+    pieces = sweep(runs_of(score, error), (0.9,), True, [])[0].sums
+    for one, other in zip(whole, pieces, strict=True):
+        assert one == other if isinstance(one, int) else one == pytest.approx(other, rel=1e-12)

@@ -30,26 +30,42 @@ class AreaSums(NamedTuple):
 
 def area_sums(runs: Runs) -> AreaSums:
     """All sums, without a wait."""
-    n, place = runs.n, runs.bound.to(torch.float64)
-    bad = runs.wrong_before.to(torch.float64)
+    n, device = runs.n, runs.bound.device
+    whole = torch.empty(n, dtype=torch.int64, device=device)  # Σ of risk/k over the places of each run, in fixed point
+    means = torch.empty((2, n), dtype=torch.float64, device=device)  # L and R − L' of its rows, less what lies behind
+    risk = []
+    for some, bound, before in runs.parts():
+        of_runs, of_rows, means[0, some], means[1, some] = _walked(n, bound, before)
+        whole[some] = (of_rows * FINE).round_().to(torch.int64)
+        risk.append(of_runs.sum())
+    done = torch.cumsum(whole, 0)
+    del whole
+    found = []
+    for some, bound, before in runs.parts():
+        size, wrong = bound.diff().to(torch.float64), before.diff().to(torch.float64)
+        later, right = means[0, some], size - wrong
+        rest = means[1, some] - (done[-1] - done[some]).to(torch.float64) / FINE
+        both = rest + later
+        parts = (wrong * both, wrong * both * both, right * rest, right * rest * rest, wrong * later * later)
+        found.append(torch.stack([x.sum() for x in parts]))
+    return AreaSums(torch.stack(risk).sum(), *torch.stack(found).sum(0).unbind())
+
+
+def _walked(n: int, bound: Tensor, before: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Of each run: Σ risk, Σ risk/k, L and R − (Σ of risk/k from a row's place to the end of its run); 0 of no rows."""
+    place, bad = bound.to(torch.float64), before.to(torch.float64)
     b, end, v = place[:-1], place[1:], bad[:-1]
-    m, w = (end - b).clamp_(min=1.0), bad[1:] - v  # behind the last run b is n: nothing is divided by 0
-    one, per = m == 1, 1.0 / end
+    size, w = end - b, bad[1:] - v
+    m, one, per = size.clamp(min=1.0), size == 1, 1.0 / end  # behind the last run b is n: nothing is divided by 0
     once = torch.where(one, per, harmonic(b, end))
     twice = torch.where(one, per * per, harmonic2(b, end))
     first = torch.where(one, per, 1 - b * once / m)  # mean of j/k
     second = torch.where(one, per * per, once - b * twice)  # Σ j/k²
-    risk = v * once + w * first  # Σ over the places
-    of_row = v * twice + w * second / m  # Σ of risk/k
-    inside = (v * second + w * (first - b * second / m)) / m  # Σ of risk/k from a row's place to the end of its run
-    none = w + (end - b) <= 0
-    whole = (of_row * FINE).round_().to(torch.int64).masked_fill_(none, 0)
-    behind = (whole.sum() - torch.cumsum(whole, 0)).to(torch.float64) / FINE
-    later = harmonic(end, torch.full_like(end, n)) + first
-    rest = risk / m - behind - inside
-    both, good = rest + later, (end - b) - w
-    parts = (w * both, w * both * both, good * rest, good * rest * rest, w * later * later)
-    return AreaSums(risk.masked_fill_(none, 0).sum(), *(x.sum() for x in parts))
+    there = size > 0
+    risk = torch.where(there, v * once + w * first, 0.0)
+    of_row = torch.where(there, v * twice + w * second / m, 0.0)
+    inside = (v * second + w * (first - b * second / m)) / m
+    return risk, of_row, harmonic(end, torch.full_like(end, n)) + first, risk / m - inside
 
 
 def harmonic(start: Tensor, stop: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from uqeval.metrics.areas import Accepted
 from uqeval.metrics.harmonic import harmonic
 from uqeval.metrics.swept import SweptSums
 from uqeval.torch.areas import AreaSums, area_sums
-from uqeval.torch.order import Runs, fused, run_ends, run_numbers, run_sizes
+from uqeval.torch.order import Runs, fused, run_ends, run_numbers, run_sizes, value_ends
 from uqeval.torch.wavelet import add_below
 
 
@@ -68,14 +68,17 @@ class SweptTensor(SweptSums):
 
 def run_ints(runs: Runs) -> Tensor:
     """Credit of the wrong rows, tied pairs, squares of both classes, squares of what lies behind the wrong rows."""
-    bound, bad = runs.bound.to(torch.int64), runs.wrong_before.to(torch.int64)
-    wrong, size = bad.diff(), bound.diff()
-    right, good = size - wrong, bound - bad
-    x = good[1:] + good[:-1]  # twice the credit of a wrong row
-    y = 2 * bad[-1] - bad[1:] - bad[:-1]  # of a right row
-    z = 2 * runs.n - bound[1:] - bound[:-1]  # twice the rows behind
-    sums = torch.stack([(wrong * x).sum(), (size * (size - 1)).sum()])
-    return torch.cat([sums, squares(x, wrong), squares(y, right), squares(z, wrong)])
+    all_wrong, found = runs.before[-1].to(torch.int64), []
+    for _, bound, before in runs.parts():
+        place, bad = bound.to(torch.int64), before.to(torch.int64)
+        wrong, size = bad.diff(), place.diff()
+        behind = 2 * runs.n - place[1:] - place[:-1]  # twice
+        of_right = 2 * all_wrong - bad[1:] - bad[:-1]  # twice the credit of a right row
+        of_wrong = place[1:] + place[:-1] - bad[1:] - bad[:-1]
+        sums = torch.stack([(wrong * of_wrong).sum(), (size * (size - 1)).sum()])
+        some = (squares(of_wrong, wrong), squares(of_right, size - wrong), squares(behind, wrong))
+        found.append(torch.cat([sums, *some]))
+    return torch.stack(found).sum(0)
 
 
 def cut_places(n: int, coverages: Sequence[float]) -> list[int]:
@@ -162,12 +165,12 @@ def credits_of(score: Tensor, loss: Tensor) -> Credits:
     n = len(score)
     places = torch.arange(n, dtype=torch.int32, device=score.device)
     values, row = torch.sort(loss + 0, stable=True)
-    last, loss_ends = run_ends(values), _ends(values)
+    last, loss_ends = run_ends(values), value_ends(values)
     tied, group = run_sizes(last), run_numbers(last)
     values = (score + 0).index_select(0, row)
     del row
     values, slot = torch.sort(values, stable=True)
-    last, ends = run_ends(values), _ends(values)
+    last, ends = run_ends(values), value_ends(values)
     group = group.index_select(0, slot)
     del slot, values
     start = -run_sizes(last) - 2 * places
@@ -177,11 +180,6 @@ def credits_of(score: Tensor, loss: Tensor) -> Credits:
     del last, group, order
     found = add_below(rank, start) + 2 * (n - places - tied)
     return Credits(found.to(torch.int64) & 0xFFFFFFFF, (n - tied).to(torch.int64), ends, loss_ends)
-
-
-def _ends(values: Tensor) -> Tensor:
-    """The first and the last of sorted values: NaN where there is one."""
-    return values[:: max(1, len(values) - 1)][:2]
 
 
 def concordance(rows: Credits, flags: Sequence[Tensor] = ()) -> tuple[ConcordanceSums, bool, list[int]]:

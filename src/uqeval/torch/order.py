@@ -4,11 +4,14 @@ Nothing here waits for the device: how many runs there are is not known on the h
 behind the last are empty and add nothing to any sum.
 """
 
+from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+_AT_ONCE = 1 << 22  # runs: what they need is some hundred bytes each
 
 
 def fused(x: Tensor) -> bool:
@@ -29,10 +32,12 @@ class Runs(NamedTuple):
     def n(self) -> int:
         return len(self.run)
 
-    @property
-    def wrong_before(self) -> Tensor:
-        """Wrong rows before each bound."""
-        return self.before.index_select(0, self.bound)
+    def parts(self) -> Iterator[tuple[slice, Tensor, Tensor]]:
+        """Some runs at a time: which, their bounds, and the wrong rows before each bound."""
+        for first in range(0, self.n, _AT_ONCE):
+            some = slice(first, min(first + _AT_ONCE, self.n))
+            bound = self.bound[first : some.stop + 1]
+            yield some, bound, self.before.index_select(0, bound)
 
 
 def runs_of(score: Tensor, error: Tensor) -> Runs:
@@ -42,9 +47,8 @@ def runs_of(score: Tensor, error: Tensor) -> Runs:
     before = counts(wrong)
     del row, wrong
     last = run_ends(values)
-    ends = values[:: max(1, len(values) - 1)][:2]
     run = run_numbers(last)
-    return Runs(run_bounds(last, run), before, run, ends, run[-1:] + 1)
+    return Runs(run_bounds(last, run), before, run, value_ends(values), run[-1:] + 1)
 
 
 def counts(bits: Tensor) -> Tensor:
@@ -52,6 +56,11 @@ def counts(bits: Tensor) -> Tensor:
     found = torch.zeros(len(bits) + 1, dtype=torch.int32, device=bits.device)
     torch.cumsum(bits, 0, dtype=torch.int32, out=found[1:])
     return found
+
+
+def value_ends(values: Tensor) -> Tensor:
+    """The least and the largest of sorted values; NaN where there is one."""
+    return torch.stack([values[0], values[-1]])
 
 
 def run_ends(values: Tensor) -> Tensor:
