@@ -121,7 +121,8 @@ def run_ints(runs: Runs) -> Tensor:
     """As `counting.run_ints`."""
     blocks = triton.cdiv(runs.n, _BLOCK)
     sums = torch.empty((blocks, _INTS), dtype=torch.int64, device=runs.bound.device)
-    _count[(blocks,)](runs.bound, runs.before, sums, runs.n, BLOCK=_BLOCK, INTS=_INTS)
+    with torch.cuda.device_of(sums):  # where kernels are launched
+        _count[(blocks,)](runs.bound, runs.before, sums, runs.n, BLOCK=_BLOCK, INTS=_INTS)
     return sums.sum(0)
 
 
@@ -130,9 +131,10 @@ def area_sums(runs: Runs) -> AreaSums:
     blocks, device = triton.cdiv(runs.n, _BLOCK), runs.bound.device
     tables = table_of(device, 1), table_of(device, 2)
     whole = torch.empty(runs.n, dtype=torch.int64, device=device)
-    _walk[(blocks,)](runs.bound, runs.before, *tables, whole, runs.n, FINE=FINE, SERIES=SERIES, BLOCK=_BLOCK)
-    done = torch.cumsum(whole, 0)
     sums = torch.empty((blocks, _FLOATS), dtype=torch.float64, device=device)
-    options = {"FINE": FINE, "SERIES": SERIES, "BLOCK": _BLOCK, "FLOATS": _FLOATS}
-    _areas[(blocks,)](runs.bound, runs.before, *tables, done, sums, runs.n, **options)
+    with torch.cuda.device_of(sums):
+        options = {"FINE": FINE, "SERIES": SERIES, "BLOCK": _BLOCK}
+        _walk[(blocks,)](runs.bound, runs.before, *tables, whole, runs.n, **options)
+        done = torch.cumsum(whole, 0)
+        _areas[(blocks,)](runs.bound, runs.before, *tables, done, sums, runs.n, **options, FLOATS=_FLOATS)
     return AreaSums(*sums.sum(0).unbind())

@@ -50,6 +50,11 @@ def _finish(rank, start, found, n, NODE: tl.constexpr):
 
 def add_below(rank: Tensor, start: Tensor) -> Tensor:
     """As `wavelet.add_below`."""
+    with torch.cuda.device_of(rank):  # where kernels are launched
+        return _add_below(rank, start)
+
+
+def _add_below(rank: Tensor, start: Tensor) -> Tensor:
     n = len(rank)
     blocks = triton.cdiv(n, _BLOCK)
     zeros = torch.empty(blocks, dtype=torch.int32, device=rank.device)
