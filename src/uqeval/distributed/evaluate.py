@@ -119,11 +119,22 @@ def evaluate(
     named = [metrics] if isinstance(metrics, str) else None if metrics is None else list(metrics)
     arrays = Arrays(score, error, loss, correct, quality, weights, clusters, groups)
     where = Where(engine, memory_limit, client, spill, by, cluster)
-    found = None
-    if source is None and scores is None and nan == "raise" and where == Where() and not columns:
-        found = _on_device(arrays, named, how)
-    if found is None:
-        found = _of_arrays(source, arrays, where, scores, named, columns, nan, how)
+    with collected() as raised:
+        notes: tuple[str, ...] = ()
+        plain = source is None and scores is None and nan == "raise" and where == Where() and not columns
+        found = _on_device(arrays, named, how) if plain else None
+        if found is None:
+            opened = Source.open(source, arrays, where, scores, named, columns, nan, progress)
+            with opened.explained():
+                if opened.pred is not None:
+                    found = evaluate_rows(opened.pred, opened.scores, named, how)
+                else:
+                    refuse_risk(risk)
+                    from uqeval.distributed.plan.estimates import evaluate_engine
+
+                    found = evaluate_engine(*opened.on_engine(named, "bootstrap" if count else None), how)
+            notes = opened.notes()
+    found = replace(found, warnings=tuple(dict.fromkeys((*raised, *found.warnings, *notes))))
     for note in found.warnings:
         notify(note, UQWarning, stacklevel=2)
     return found
@@ -136,26 +147,3 @@ def _on_device(arrays: Arrays, metrics: list[str] | None, how: How) -> Evaluatio
     from uqeval.torch.evaluation import evaluate_tensors
 
     return evaluate_tensors(arrays.named(), arrays.error, arrays.loss, metrics, how)
-
-
-def _of_arrays(
-    source: Any,
-    arrays: Arrays,
-    where: Where,
-    scores: Sequence[str] | str | None,
-    metrics: list[str] | None,
-    columns: Mapping[str, Any],
-    nan: Nan,
-    how: How,
-) -> Evaluation:
-    with collected() as raised:
-        opened = Source.open(source, arrays, where, scores, metrics, columns, nan, how.progress)
-        with opened.explained():
-            if opened.pred is not None:
-                found = evaluate_rows(opened.pred, opened.scores, metrics, how)
-            else:
-                refuse_risk(how.risk)
-                from uqeval.distributed.plan.estimates import evaluate_engine
-
-                found = evaluate_engine(*opened.on_engine(metrics, "bootstrap" if how.resamples else None), how)
-    return replace(found, warnings=tuple(dict.fromkeys((*raised, *found.warnings, *opened.notes()))))

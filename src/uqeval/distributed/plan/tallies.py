@@ -20,7 +20,7 @@ from uqeval.distributed.plan.edges import Grid, RowsChanged, changed
 from uqeval.inference import tally
 from uqeval.inference.count import count_share
 from uqeval.inference.influence import best_slope
-from uqeval.inference.sizes import Held, Loads, Sizes
+from uqeval.inference.sizes import Held, Loads, Mass, Sizes
 from uqeval.inference.tally import NAN, Spread
 from uqeval.inference.unseen import adds
 from uqeval.kernels import ConcordanceSums, alike_sums
@@ -224,10 +224,10 @@ class Clustered:
 
 def sizes_of(n: int, wrong: int, clustered: Clustered | None, binary: bool) -> Sizes:
     """Rows of equal weight."""
-    sizes = Sizes.of_rows(n - wrong, wrong, binary=binary)
+    right, bad = (Mass(rows, float(rows), float(rows)) for rows in (n - wrong, wrong))
     if clustered is None:
-        return sizes
-    return replace(sizes, clusters=clustered.held, largest=float(clustered.largest), loads=clustered.loads)
+        return Sizes(right, bad, bad, binary=binary)
+    return Sizes(right, bad, bad, clustered.held, float(clustered.largest), binary=binary, loads=clustered.loads)
 
 
 def ranking_tally(metric: Metric, sums: ScoreSums, clustered: Clustered | None) -> Ranking:
