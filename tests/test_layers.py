@@ -27,6 +27,7 @@ LAYERS = [
     "inference",
     "decide",
     "evaluation",
+    "torch",
     "distributed",
     "datasets",
     "methods",
@@ -50,7 +51,9 @@ ROOMS = {
     "jinja2": "pages",
     "typer": "cli",
     "rich": "cli methods",
-    "torch": "methods reproduce integrations",
+    "torch": "torch methods reproduce integrations",
+    "torchmetrics": "torch",
+    "triton": "torch",
     "sklearn": "methods sklearn",
     "mlflow": "integrations",
     "lightning": "integrations",
@@ -116,6 +119,8 @@ LATE_OWN = {
     "uqeval.kernels.native": "compiled, where there was a compiler",
     **dict.fromkeys(("uqeval.methods.batched", "uqeval.methods.loop"), "the extra torch"),
     **{f"uqeval.reproduce.models.vision.{name}": "the extra torch" for name in ("classify", "probe", "zoo")},
+    **{f"uqeval.torch.{name}": "Triton, which may not be there" for name in ("runs_triton", "wavelet_triton")},
+    "uqeval.torch.evaluation": "torch, which may not be there, and takes 2 s",
     "uqeval.reproduce.models.text.zeroshot": "all studies, which take a second",
 }
 ANYWHERE = {"numpy", "__future__"} | set(sys.stdlib_module_names)

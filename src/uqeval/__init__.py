@@ -85,7 +85,7 @@ _find = late(
         "uqeval.inputs": "Predictions read_predictions",
         "uqeval.pages.report": "report",
         **{f"uqeval.{name}": name for name in ("datasets", "kernels", "methods", "metrics", "pages", "plot")},
-        **{f"uqeval.{name}": name for name in ("integrations", "reproduce", "scores", "sklearn", "truth")},
+        **{f"uqeval.{name}": name for name in ("integrations", "reproduce", "scores", "sklearn", "torch", "truth")},
     },
 )
 

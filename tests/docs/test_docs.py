@@ -34,7 +34,12 @@ DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(path for path in DOCS.rglob("*.md") if not path.parts[-2].startswith("_"))]
 PAGES = [path for path in PAGES if not any(part.startswith("_") for part in path.relative_to(ROOT).parts)]
 MODULES = ("", "truth", "scores", "metrics", "inference", "decide", "distributed", "plot", "datasets")
-EXTRAS = {"methods": ["torch", "sklearn"], "sklearn": ["sklearn"], "integrations": ["mlflow", "pytorch_lightning"]}
+EXTRAS = {
+    "methods": ["torch", "sklearn"],
+    "torch": ["torch", "torchmetrics"],
+    "sklearn": ["sklearn"],
+    "integrations": ["mlflow", "pytorch_lightning"],
+}
 BUILD = "-W --keep-going -b html docs"
 
 _FENCE = re.compile(r"^```(?P<kind>[^\n`]*)\n(?P<body>.*?)^```[ \t]*$", re.M | re.S)

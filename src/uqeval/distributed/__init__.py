@@ -8,10 +8,11 @@ from uqeval.distributed.evaluate import evaluate
 
 if TYPE_CHECKING:
     from uqeval.distributed.bounds.batches import approx_evaluate
-    from uqeval.distributed.bounds.bounds import Bounds, StreamResult
+    from uqeval.distributed.bounds.bounds import StreamResult
     from uqeval.distributed.bounds.files import Certain, approx_scores
     from uqeval.distributed.bounds.state import StreamState
     from uqeval.distributed.engines.frames import open_frame
+    from uqeval.metrics.bounds import Bounds
 
 __all__ = [
     "Bounds",
@@ -30,9 +31,10 @@ __getattr__ = late(
     __name__,
     {
         "uqeval.distributed.bounds.batches": "approx_evaluate",
-        "uqeval.distributed.bounds.bounds": "Bounds StreamResult",
+        "uqeval.distributed.bounds.bounds": "StreamResult",
         "uqeval.distributed.bounds.files": "Certain approx_scores",
         "uqeval.distributed.bounds.state": "StreamState",
         "uqeval.distributed.engines.frames": "open_frame",
+        "uqeval.metrics.bounds": "Bounds",
     },
 )

@@ -56,7 +56,9 @@ def evaluate(
     ----------
     source : Predictions, frame, lazy frame, or path of a file, pattern or list of them; optional
         What the model said on the test set. A lazy frame (Polars, DuckDB, Ibis, Dask, PySpark) is not collected, and
-        files that would not fit in memory are read piece by piece. Or pass plain arrays by name instead:
+        files that would not fit in memory are read piece by piece. Or pass plain arrays by name instead. Tensors of a
+        CUDA device are counted there (scores, errors and a loss: with weights, clusters, groups, another `risk` or the
+        bootstrap, they are copied to the host), and leave no rows to plot.
     score : array-like of shape (n,), or dict of name → array
         Uncertainty; higher means less sure. With a file or frame: the columns of your own scores, as "unc_*".
     error, loss, weights, clusters, groups : array-like of shape (n,), optional
@@ -123,16 +125,30 @@ def evaluate(
     arrays = Arrays(score, error, loss, correct, quality, weights, clusters, groups)
     where = Where(engine, memory_limit, client, spill, by, cluster, largest_cluster)
     with collected() as raised:
-        opened = Source.open(source, arrays, where, scores, named, columns, nan, progress)
-        with opened.explained():
-            if opened.pred is not None:
-                found = evaluate_rows(opened.pred, opened.scores, named, how)
-            else:
-                refuse_risk(risk)
-                from uqeval.distributed.plan.estimates import evaluate_engine
+        notes: tuple[str, ...] = ()
+        plain = source is None and scores is None and nan == "raise" and where == Where() and not columns
+        found = _on_device(arrays, named, how) if plain else None
+        if found is None:
+            opened = Source.open(source, arrays, where, scores, named, columns, nan, progress)
+            with opened.explained():
+                if opened.pred is not None:
+                    found = evaluate_rows(opened.pred, opened.scores, named, how)
+                else:
+                    refuse_risk(risk)
+                    from uqeval.distributed.plan.estimates import evaluate_engine
 
-                found = evaluate_engine(*opened.on_engine(named, "bootstrap" if count else None), how)
-    found = replace(found, warnings=tuple(dict.fromkeys((*raised, *found.warnings, *opened.notes()))))
+                    found = evaluate_engine(*opened.on_engine(named, "bootstrap" if count else None), how)
+            notes = opened.notes()
+    found = replace(found, warnings=tuple(dict.fromkeys((*raised, *found.warnings, *notes))))
     for note in found.warnings:
         notify(note, UQWarning, stacklevel=2)
     return found
+
+
+def _on_device(arrays: Arrays, metrics: list[str] | None, how: How) -> Evaluation | None:
+    """None where rows must come to the host, or are there."""
+    if not arrays.on_device() or how.resamples or how.risk == "loss":
+        return None
+    from uqeval.torch.evaluation import evaluate_tensors
+
+    return evaluate_tensors(arrays.named(), arrays.error, arrays.loss, metrics, how)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,11 @@ if TYPE_CHECKING:
     from uqeval.distributed.engines.protocol import Engine
 
 MEMORY = "memory"
+
+
+def _on_device(value: Any) -> bool:
+    """Of a torch tensor, which need not be imported to be asked."""
+    return bool(getattr(value, "is_cuda", False))
 
 
 @dataclass(frozen=True)
@@ -29,6 +35,17 @@ class Arrays:
 
     def given(self) -> dict[str, Any]:
         return {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) is not None}
+
+    def on_device(self) -> bool:
+        """Whether these are tensors of a CUDA device, and what tensors can be judged by: scores, errors and a loss."""
+        given = self.given()
+        scores = self.score.values() if isinstance(self.score, Mapping) else [self.score]
+        tensors = [*scores, self.error, *([] if self.loss is None else [self.loss])]
+        return given.keys() <= {"score", "error", "loss"} and bool(scores) and all(map(_on_device, tensors))
+
+    def named(self) -> dict[str, Any]:
+        """The scores by name."""
+        return dict(self.score) if isinstance(self.score, Mapping) else {"score": self.score}
 
     def columns(self) -> dict[str, Any]:
         """As names of columns of a file or frame."""

@@ -18,10 +18,11 @@ from uqeval.inference.count import count_sample
 from uqeval.inference.measure import Measurement
 from uqeval.inference.sample import Confidences, Rows, Sample
 from uqeval.inputs import Predictions
-from uqeval.metrics.areas import Ranking, Swept
+from uqeval.metrics.areas import Ranking
 from uqeval.metrics.copies import Copies, find_copies
 from uqeval.metrics.proper import brier_rows, log_loss_rows, right_rows, weighted_mean
 from uqeval.metrics.registry import Metric
+from uqeval.metrics.swept import Swept
 from uqeval.scores.registry import compute_all, one_ranking
 
 Column = NDArray[Any] | None

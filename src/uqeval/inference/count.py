@@ -1,6 +1,7 @@
 """Rows in memory → tallies."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -10,12 +11,15 @@ from uqeval._check import Float
 from uqeval._lanes import Number, choose, has_lanes
 from uqeval.inference.influence import Linear, area_influence, ece_influence, later_shares, swept_influence
 from uqeval.inference.sample import Confidences, Rows, Sample
+from uqeval.inference.sizes import Sizes
 from uqeval.inference.tally import NAN, AreaTally, AucTally, BinClusters, Cells, EceTally, MeanTally, PairTally, Spread
 from uqeval.inference.unseen import adds
-from uqeval.metrics.areas import Formula, Swept
+from uqeval.kernels import AucSums, ConcordanceSums
+from uqeval.metrics.areas import Formula, Ranked
 from uqeval.metrics.correlation import pair_rows
 from uqeval.metrics.proper import weighted_mean
 from uqeval.metrics.registry import Metric
+from uqeval.metrics.swept import Swept, SweptSums
 
 _CELLS = 4096  # rows from which on the calibration test pools them …
 _CLUSTERS_AT_ONCE = 1 << 17
@@ -40,14 +44,17 @@ def count_sample(metric: Metric, sample: Sample) -> AucTally | PairTally | AreaT
 def count_auc(sample: Sample) -> AucTally:
     sizes = sample.sizes
     if sizes.plain:
-        sums = sample.auc
-        pairs = sums.wrong * (sample.n - sums.wrong)
-        squares = (sums.wrong_squares, sums.right_squares)
-        return AucTally(sizes, sample.ranking.constant, sums.credit2, pairs, *squares)
+        return auc_of_sums(sample.auc, sizes, sample.ranking.constant)
     if not sizes.wrong.rows or not sizes.right.rows:
         return AucTally(sizes, False, 0, 0)
     (credit, total), left = _left_out_of(sample)
     return AucTally(sizes, sample.ranking.constant, credit, total / 2, left=left, places=places(sample))
+
+
+def auc_of_sums(sums: AucSums, sizes: Sizes, constant: Number) -> AucTally:
+    """Of plain rows, wherever they are."""
+    squares = (sums.wrong_squares, sums.right_squares)
+    return AucTally(sizes, constant, sums.credit2, sums.wrong * (sizes.rows - sums.wrong), *squares)
 
 
 def places(sample: Sample) -> tuple[float, float]:
@@ -77,12 +84,17 @@ def _pairs(sample: Sample) -> PairTally:
     """UQ-C-index, Somers' D."""
     sample, sizes = sample.as_loss, sample.rows.sizes()
     if sample.rows.plain:
-        sums = sample.concordance
-        squares = sums.shift2 - sums.shift**2 / sample.n  # NaN where a value is undefined
-        left = Spread(sample.n, sums.shift / sample.n, choose(squares < 0, lambda: 0.0, lambda: squares))
-        return PairTally(sizes, sample.ranking.constant, sums.credit2, sums.comparable, left)
+        return pairs_of_sums(sample.concordance, sizes, sample.ranking.constant)
     (credit, total), left = _left_out_of(sample)
     return PairTally(sizes, sample.ranking.constant, 2 * credit, total, left)
+
+
+def pairs_of_sums(sums: ConcordanceSums, sizes: Sizes, constant: Number) -> PairTally:
+    """Of plain rows, wherever they are."""
+    n = sizes.rows
+    squares = sums.shift2 - sums.shift**2 / n  # NaN where a value is undefined
+    left = Spread(n, sums.shift / n, choose(squares < 0, lambda: 0.0, lambda: squares))
+    return PairTally(sizes, constant, sums.credit2, sums.comparable, left)
 
 
 def _tau(sample: Sample) -> PairTally:
@@ -153,17 +165,14 @@ def _spread(x: Float) -> Spread:
 def _area(metric: Metric, sample: Sample) -> AreaTally:
     assert metric.formula is not None
     sizes, rows, ranked = sample.sizes, sample.rows, sample.ranked
-    value = metric.formula.value(ranked)
+    if isinstance(ranked, Swept):
+        return count_swept(metric, ranked, sizes, lambda: _swept_clusters2(metric, sample))
+    value = float(metric.formula.value(ranked))
     few = _contributions(metric, sample) if metric.interval == "gamma" else {}
     if isinstance(metric.formula, Formula):
         few["adds"] = adds(ranked, metric.formula, rows.total_weight, places(sample)[0])
-    if not has_lanes(value):
-        value = float(value)
-        if math.isnan(value) or not sizes.wrong.rows:
-            return AreaTally(sizes, value, 0.0, 0.0, None if rows.clusters is None else 0.0, **few)
-    if isinstance(ranked, Swept):
-        right2, wrong2 = (x / sample.n**2 for x in swept_influence(ranked, metric).squares(ranked))
-        return AreaTally(sizes, value, right2, wrong2, _swept_clusters2(metric, sample), **few)
+    if math.isnan(value) or not sizes.wrong.rows:
+        return AreaTally(sizes, value, 0.0, 0.0, None if rows.clusters is None else 0.0, **few)
     part = rows.w * area_influence(sample, metric) / rows.total_weight
     bad = sample.target > 0
     right2, wrong2 = (kernels.order_free_sum(part[side] ** 2) for side in (~bad, bad))
@@ -173,12 +182,8 @@ def _area(metric: Metric, sample: Sample) -> AreaTally:
 def _contributions(metric: Metric, sample: Sample) -> dict[str, Number]:
     """The area as Σ contributions of wrong rows, squared, and the most that one more wrong unit could add."""
     ranked, total, sizes = sample.ranked, sample.rows.total_weight, sample.sizes
-    walked = isinstance(metric.formula, Formula) and metric.formula.slopes(ranked).aurc
-    if isinstance(ranked, Swept):
-        sums = ranked.sums
-        squares = sums.shares2 / total**2 if walked else sums.later2 / (4 * sums.rows**4)
-        return {"contributions2": squares, "largest": (sums.harmonic if walked else 1.0) / total * sizes.largest}
-    if walked:
+    assert isinstance(ranked, Ranked)
+    if isinstance(metric.formula, Formula) and metric.formula.slopes(ranked).aurc:
         steps = ranked.steps
         by_row, largest = later_shares(ranked), float((steps.step / steps.weight).sum()) / total
     else:
@@ -187,6 +192,30 @@ def _contributions(metric: Metric, sample: Sample) -> dict[str, Number]:
         by_row[blocks.row] = np.repeat((total - np.cumsum(blocks.weight) + blocks.weight / 2) / total, blocks.size)
     parts = sample.rows.w * sample.loss * by_row / total
     return {"contributions2": kernels.order_free_sum(parts * parts), "largest": largest * sizes.largest}
+
+
+def count_swept(
+    metric: Metric, swept: SweptSums, sizes: Sizes, clusters2: Callable[[], float | None] = lambda: None
+) -> AreaTally:
+    """An area of 0/1 errors, rows of equal weight: from the sums of a sweep, wherever the rows are."""
+    assert metric.formula is not None
+    sums, value = swept.sums, metric.formula.value(swept)
+    few: dict[str, Number] = {}
+    if metric.interval == "gamma":  # as `_contributions`
+        walked = isinstance(metric.formula, Formula) and metric.formula.slopes(swept).aurc
+        squares = sums.shares2 / sums.rows**2 if walked else sums.later2 / (4 * sums.rows**4)
+        few = {
+            "contributions2": squares,
+            "largest": (sums.harmonic if walked else 1.0) / (1.0 * sums.rows) * sizes.largest,
+        }
+    if isinstance(metric.formula, Formula):
+        few["adds"] = adds(swept, metric.formula, 1.0 * sums.rows)
+    if not has_lanes(value):
+        value = float(value)
+        if math.isnan(value) or not sizes.wrong.rows:
+            return AreaTally(sizes, value, 0.0, 0.0, None if sizes.clusters is None else 0.0, **few)
+    right2, wrong2 = (x / sums.rows**2 for x in swept_influence(swept, metric).squares(swept))
+    return AreaTally(sizes, value, right2, wrong2, clusters2(), **few)
 
 
 def _swept_clusters2(metric: Metric, sample: Sample) -> float | None:
@@ -227,6 +256,11 @@ def count_mean(values: Float, rows: Rows, share: bool = False) -> MeanTally:
     if not math.isfinite(mean):
         return MeanTally(sizes, mean, NAN, None if rows.clusters is None else NAN, int(np.isinf(values).sum()))
     return MeanTally(sizes, mean, *_squared(values - mean, rows))
+
+
+def count_share(n: int, wrong: int) -> MeanTally:
+    """The accuracy of plain rows, wherever they are."""
+    return MeanTally(Sizes.of_rows(n, 0, binary=False), (n - wrong) / n, wrong * (n - wrong) / n**3)
 
 
 def count_ece(given: Confidences) -> EceTally:

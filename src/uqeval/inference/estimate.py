@@ -99,7 +99,7 @@ def estimate(
     chosen = get_metric(metric)
     level, seed = check_level(level), check_seed_kind(seed)
     check_choice("method", method, ("default", "bootstrap"))
-    values = _arguments(chosen, data, named)
+    values = arguments(chosen, data, named)
     if "score_in" in chosen.needs:
         if method == "bootstrap" and metric == "ood_auroc":
             raise InputError("ood_auroc has no bootstrap interval; its default is that of UQ-AUC.")
@@ -144,7 +144,7 @@ def bootstrap(
     chosen = get_metric(metric)
     if "score_in" in chosen.needs:
         raise InputError(f"{metric} draws from two sets of rows; use estimate(), which does.")
-    measured = _clean(chosen, _arguments(chosen, data, named), weights, clusters, nan)
+    measured = _clean(chosen, arguments(chosen, data, named), weights, clusters, nan)
     return resample([measured], check_resamples(resamples), check_seed(seed), progress)[0]
 
 
@@ -207,7 +207,8 @@ def announce(result: Estimate, stacklevel: int = 2) -> None:
         notify(note, kind, stacklevel=stacklevel)
 
 
-def _arguments(metric: Metric, data: tuple[ArrayLike, ...], named: dict[str, Any]) -> list[Any]:
+def arguments(metric: Metric, data: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:
+    """What the metric needs, in order."""
     if len(data) > len(metric.needs):
         raise InputError(f"{metric.name} takes {', '.join(metric.needs)}; {len(data)} arrays were given.")
     values = dict(zip(metric.needs, data, strict=False))

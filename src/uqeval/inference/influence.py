@@ -15,9 +15,10 @@ import numpy as np
 from uqeval._check import Float
 from uqeval._lanes import Number, choose, larger
 from uqeval.inference.sample import Sample
-from uqeval.metrics.areas import Accepted, Blocks, Formula, Ranked, Swept
+from uqeval.metrics.areas import Accepted, Blocks, Formula, Ranked
 from uqeval.metrics.calibration import Bins, l1
 from uqeval.metrics.registry import Metric
+from uqeval.metrics.swept import Swept, SweptSums
 
 
 def concordance_influence(sample: Sample) -> Float:
@@ -37,7 +38,7 @@ class Linear(NamedTuple):
     wrong: Number
     per: Number
 
-    def squares(self, swept: Swept) -> tuple[Number, Number]:
+    def squares(self, swept: SweptSums) -> tuple[Number, Number]:
         """Σ of squares over the right and over the wrong rows; integers up to the last division where x is credit2."""
         sums, found = swept.sums, []
         credits = ((sums.credit2, sums.right_squares), (sums.credit2, sums.wrong_squares))
@@ -63,7 +64,7 @@ class Linear(NamedTuple):
         return found
 
 
-def linear(swept: Swept, formula: Formula) -> Linear:
+def linear(swept: SweptSums, formula: Formula) -> Linear:
     """On any area but that of the surest share."""
     slopes, sums = formula.slopes(swept), swept.sums
     n = sums.rows
@@ -93,7 +94,7 @@ class CutSums(NamedTuple):
     share: Number  # how much of it is accepted
 
     @classmethod
-    def of(cls, swept: Swept, rule: Accepted) -> CutSums:
+    def of(cls, swept: SweptSums, rule: Accepted) -> CutSums:
         place = rule.coverage * swept.sums.rows
         start, end = swept.block_at(place)
         return cls(rule.coverage, *swept.accepted(rule.coverage), (start, end), (place - start) / (end - start))
@@ -101,7 +102,7 @@ class CutSums(NamedTuple):
     def value(self, wrong: float, share: Number) -> Number:
         return share * (wrong - self.near) / self.coverage - (self.risk - self.near)
 
-    def squares(self, swept: Swept) -> tuple[Number, Number]:
+    def squares(self, swept: SweptSums) -> tuple[Number, Number]:
         """Σ over the right and over the wrong rows."""
         start, end = self.cut
         bounds = [0, swept.wrong_before(start), swept.wrong_before(end), swept.sums.wrong]
@@ -122,7 +123,7 @@ class CutSums(NamedTuple):
         return share * ((swept.row_marks & 1) - self.near) / self.coverage - (self.risk - self.near)
 
 
-def swept_influence(swept: Swept, metric: Metric) -> Linear | CutSums:
+def swept_influence(swept: SweptSums, metric: Metric) -> Linear | CutSums:
     """How each row with a 0/1 error moves an area."""
     assert metric.formula is not None
     accepted = isinstance(metric.formula, Accepted)

@@ -14,8 +14,9 @@ from uqeval.inference.influence import area_influence, concordance_influence
 from uqeval.inference.sample import Rows, Sample
 from uqeval.inference.tally import NAN, JointPart, JointTally
 from uqeval.inference.unseen import room_beside
-from uqeval.metrics.areas import Formula, Swept
+from uqeval.metrics.areas import Formula
 from uqeval.metrics.registry import Metric
+from uqeval.metrics.swept import Swept
 
 
 def joint_of_samples(metric: Metric, samples: list[Sample]) -> JointTally:

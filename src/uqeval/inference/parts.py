@@ -21,11 +21,12 @@ from uqeval.inference.intervals import estimate_ranking, estimate_tally, in_unit
 from uqeval.inference.means import estimate_ece, estimate_mean
 from uqeval.inference.result import Estimates
 from uqeval.inference.sample import Rows, Sample
-from uqeval.inference.sizes import Mass, Sizes
+from uqeval.inference.sizes import Sizes
 from uqeval.inference.tally import EceTally, MeanTally
-from uqeval.metrics.areas import Ranking, SweptParts
+from uqeval.metrics.areas import Ranking
 from uqeval.metrics.calibration import Bins, bin_edges, l1
 from uqeval.metrics.registry import Metric
+from uqeval.metrics.swept import SweptParts
 
 MOST = 2048  # rows of a group: n⁵ stays below 2⁶³
 
@@ -64,8 +65,7 @@ class Parts:
     def sizes(self, target: Bit | None = None) -> Sizes:
         """Whom the sums are of; all right without a target."""
         wrong = np.zeros_like(self.n) if target is None else np.add.reduceat(target, self.start[:-1], dtype=np.int64)
-        right, bad = (Mass(rows, rows.astype(np.float64), rows.astype(np.float64)) for rows in (self.n - wrong, wrong))
-        return Sizes(right, bad, bad, binary=target is not None)
+        return Sizes.of_rows(self.n - wrong, wrong, binary=target is not None)
 
 
 class PartRanking(Ranking):

@@ -13,8 +13,9 @@ from uqeval import kernels
 from uqeval._check import Float, Int, check_largest
 from uqeval.inference.sizes import Held, Loads, Mass, Powers, Sizes
 from uqeval.kernels import AucSums, ConcordanceSums
-from uqeval.metrics.areas import Ranked, Ranking, Swept, ranked_by
+from uqeval.metrics.areas import Ranked, Ranking
 from uqeval.metrics.calibration import Bins, bin_rows
+from uqeval.metrics.swept import Swept, ranked_by
 
 
 def mass(weights: Float) -> Mass:

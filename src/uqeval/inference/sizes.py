@@ -96,6 +96,12 @@ class Sizes:
     loads: Loads | None = None  # None where every row is a unit of weight 1
     possible: float = 0.0  # weight of the largest cluster that there can be; 0 where nobody said
 
+    @classmethod
+    def of_rows(cls, right: Number, wrong: Number, *, binary: bool) -> Sizes:
+        """Of plain rows."""
+        good, bad = (Mass(rows, 1.0 * rows, 1.0 * rows) for rows in (right, wrong))
+        return cls(good, bad, bad, binary=binary)
+
     @property
     def rows(self) -> Number:
         return self.right.rows + self.wrong.rows

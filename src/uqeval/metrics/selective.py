@@ -14,7 +14,8 @@ from numpy.typing import ArrayLike
 from uqeval import kernels
 from uqeval._check import Float, Int, Nan, check_rows
 from uqeval._errors import InputError, UndefinedMetricWarning, notify
-from uqeval.metrics.areas import RATIO, Ranked, Ranking, Swept, ranked_by, tie_blocks
+from uqeval.metrics.areas import RATIO, Ranked, Ranking, tie_blocks
+from uqeval.metrics.swept import Swept, ranked_by
 
 Kind = Literal["error", "loss01"]
 
@@ -207,9 +208,14 @@ def selective_accuracy(
     >>> selective_accuracy(score=[1, 2, 3, 4, 5], error=[0, 0, 0, 1, 1], coverage=0.8)
     0.75
     """
+    return 1.0 - _ranked(score, error, weights, nan).accepted(check_coverage(coverage))[0]
+
+
+def check_coverage(coverage: float) -> float:
+    """A share of the rows."""
     if isinstance(coverage, bool) or not isinstance(coverage, int | float | np.number) or not 0 < coverage <= 1:
         raise InputError(f"`coverage` must lie in (0, 1], as 0.9; it is {coverage!r}.")
-    return 1.0 - _ranked(score, error, weights, nan).accepted(float(coverage))[0]
+    return float(coverage)
 
 
 # ---- curves ---------------------------------------------------------------------------------------------------

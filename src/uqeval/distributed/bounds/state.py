@@ -19,8 +19,9 @@ from numpy.typing import ArrayLike
 
 from uqeval._check import MEND, Float, Int, check_bits, check_lengths, check_vector
 from uqeval._errors import InputError, reason_of
-from uqeval.distributed.bounds.bounds import SCHEMA_VERSION, Bounds, StreamResult, auc_bounds, aurc_bounds, pair_bounds
-from uqeval.distributed.bounds.cells import CellAxis, CellCounts, Ruler, coordinates
+from uqeval.distributed.bounds.bounds import SCHEMA_VERSION, StreamResult, pair_bounds
+from uqeval.distributed.bounds.cells import CellAxis, CellCounts, Ruler, coordinates, is_single
+from uqeval.metrics.bounds import Bounds, error_bounds
 
 _MAGIC = b"UQSTREAM"
 _CHUNK = 1 << 16  # rows at a time: what they need stays in the cache
@@ -213,12 +214,8 @@ class StreamState:
     def _of_errors(self) -> tuple[Bounds, tuple[Bounds, Bounds]]:
         cells, bits, counts = self._errors.in_order()
         right, wrong = (counts[:, bits == bit].sum(axis=1) for bit in (0, 1))
-        level, bad, good = self._errors.axes[0].level, self._wrong, self.n - self._wrong
-        low, high = auc_bounds(cells, level, right, wrong)
-        auc = Bounds(low / (2 * bad * good), high / (2 * bad * good)) if bad and good else Bounds(math.nan, math.nan)
-        # 2n²·AUGRC = errors² + 2·errors·right − twice the credit.
-        most, n2 = bad * bad + 2 * bad * good, 2 * self.n**2
-        return auc, (Bounds(*aurc_bounds(cells, level, right, wrong)), Bounds((most - high) / n2, (most - low) / n2))
+        auc, aurc, augrc = error_bounds(is_single(cells, self._errors.axes[0].level), right, wrong)
+        return auc, (aurc, augrc)
 
     # ---- storing ----------------------------------------------------------------------------------------------
 

@@ -11,9 +11,8 @@ when all bins are done. So sums, means and spreads of `own` are enough for every
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,8 +25,7 @@ from uqeval.distributed.plan.columns import Reading
 from uqeval.distributed.plan.edges import Axis, Codes, Grid, RowsChanged, changed, shares_sizes, total_and_squares
 from uqeval.inference.tally import Spread
 from uqeval.metrics.areas import Accepted
-
-_SERIES = 64  # from here on the asymptotic series are good to the last bit
+from uqeval.metrics.harmonic import harmonic
 
 
 @dataclass(frozen=True)
@@ -221,32 +219,6 @@ def _spread(x: Float) -> Spread:
     gap = x - mean
     # No BLAS: its threads would change the last digits, and fight with ours.
     return Spread(len(x), mean, float((gap * gap).sum()))
-
-
-def harmonic(start: int, stop: int, power: int = 1) -> float:
-    """Σ 1/k^power for start < k ≤ stop, power 1 or 2."""
-    if stop - start <= 4096:
-        return float((1.0 / np.arange(start + 1, stop + 1, dtype=np.float64) ** power).sum())
-    if start < _SERIES:
-        return harmonic(start, _SERIES, power) + harmonic(_SERIES, stop, power)
-    if power == 1:
-        return math.log1p((stop - start) / start) + (_tail(stop) - _tail(start))
-    # 1/k − 1/2k² + 1/6k³ − 1/30k⁵ is what is left after k.
-    tail = [-1 / (2 * k**2) + 1 / (6 * k**3) - 1 / (30 * k**5) for k in (start, stop)]
-    return (stop - start) / (start * stop) + (tail[0] - tail[1])
-
-
-def harmonics(start: Int, stop: Int) -> Float:
-    """`harmonic` of arrays, power 1."""
-    table = np.concatenate([[0.0], np.cumsum(1.0 / np.arange(1, _SERIES + 1))])
-    short = table[np.minimum(stop, _SERIES)] - table[np.minimum(start, _SERIES)]
-    a, b = (np.maximum(x, _SERIES).astype(np.float64) for x in (start, stop))
-    return short + np.log1p((b - a) / a) + (_tail(b) - _tail(a))
-
-
-def _tail(k: Any) -> Any:
-    """Σ 1/j to k is log k + a constant + this; log1p of both ends keeps the digits of a short stretch."""
-    return 1 / (2 * k) - 1 / (12 * k**2) + 1 / (120 * k**4)
 
 
 def _area_of_rows(order: kernels.Order, error: Bit, before: int, wrong_before: int, total: int) -> tuple[Area, Float]:

@@ -14,10 +14,11 @@ import numpy as np
 
 from uqeval._check import Float, Int, check_largest
 from uqeval.distributed.engines.protocol import State
-from uqeval.distributed.plan.by_score import Area, BinRanks, area_of_point, harmonic
+from uqeval.distributed.plan.by_score import Area, BinRanks, area_of_point
 from uqeval.distributed.plan.count import ECE_BINS
 from uqeval.distributed.plan.edges import Grid, RowsChanged, changed
 from uqeval.inference import tally
+from uqeval.inference.count import count_share
 from uqeval.inference.influence import best_slope
 from uqeval.inference.sizes import Held, Loads, Mass, Sizes
 from uqeval.inference.tally import NAN, Spread
@@ -25,6 +26,7 @@ from uqeval.inference.unseen import adds
 from uqeval.kernels import ConcordanceSums, alike_sums
 from uqeval.metrics.areas import Accepted, Areas, Formula
 from uqeval.metrics.calibration import Bins, l1
+from uqeval.metrics.harmonic import harmonic
 from uqeval.metrics.registry import Metric
 
 Ranking = tally.AucTally | tally.PairTally | tally.AreaTally
@@ -340,7 +342,7 @@ def model_tally(metric: Metric, state: State, clustered: Clustered | None) -> ta
         found = float((sign**2 * squares + count * (sign * gap - plain) ** 2).sum()) / n**2
         return tally.EceTally(sizes, bins, found, clusters2, _bin_clusters(state, some, clustered))
     if metric.interval == "binomial":
-        return tally.MeanTally(sizes, (n - wrong) / n, wrong * (n - wrong) / n**3, clusters2)
+        return replace(count_share(n, wrong), sizes=sizes, clusters2=clusters2)
     if infinite := int(state[f"{metric.name}_infinite"]):
         return tally.MeanTally(sizes, math.inf, NAN, None if clusters2 is None else NAN, infinite)
     _, value, squares = (float(x) for x in state[metric.name][0])

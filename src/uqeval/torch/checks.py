@@ -1,0 +1,62 @@
+"""Tensors that users pass → clean ones on their device. What takes a look at the numbers is a flag, read with the sums.
+
+Where a flag is up, the rows are given to the checks of arrays, which say what is wrong in their own words (`tallies`).
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from uqeval._check import check_lengths
+from uqeval._errors import InputError
+
+MOST_ROWS = 2**31 - 1  # places are int32
+
+
+def check_tensor(name: str, value: Any) -> Tensor:
+    """(n,) numbers, out of the graph."""
+    if not isinstance(value, Tensor):
+        raise InputError(f"`{name}` is no tensor ({type(value).__name__}). Pass one; uqeval.metrics takes arrays.")
+    shape = tuple(value.shape)
+    if len(shape) == 2 and shape[1] == 1:
+        raise InputError(f"`{name}` has shape {shape}. Pass it with shape ({shape[0]},): {name}.ravel().")
+    if len(shape) != 1:
+        raise InputError(f"`{name}` has shape {shape}. Pass one number per row: shape (n,).")
+    if value.is_complex():
+        raise InputError(f"`{name}` holds {value.dtype}, not numbers. Convert it to numbers first.")
+    if value.dtype == torch.bool:
+        return value.detach().view(torch.uint8)
+    return value.detach()
+
+
+def check_tensors(least: int = 2, /, **given: Any) -> list[Tensor]:
+    """As many rows of each, on one device."""
+    found = {name: check_tensor(name, value) for name, value in given.items()}
+    (first, one), *rest = found.items()
+    for name, value in rest:
+        if value.device != one.device:
+            raise InputError(f"`{name}` is on {value.device} but `{first}` on {one.device}. Move one of them: .to(…).")
+    lengths: dict[str, Any] = dict(found)  # whatever has a length
+    if check_lengths(least, **lengths) > MOST_ROWS:
+        raise InputError(f"`{first}` has {len(one):,} rows. A tensor may have {MOST_ROWS:,}; evaluate() reads files.")
+    return list(found.values())
+
+
+def as_bits(error: Tensor) -> tuple[Tensor, Tensor]:
+    """0/1 errors as uint8, and whether something else is among them."""
+    bits = error != 0
+    return bits.view(torch.uint8), (error != bits).any()
+
+
+def signed(confidence: Tensor, error: Tensor) -> tuple[Tensor, Tensor]:
+    """c where the prediction is wrong, −c where it is right; and whether something is no confidence or no error."""
+    bits, odd = as_bits(error)
+    c = confidence if confidence.is_floating_point() else confidence.to(torch.float64)
+    inside = (c >= 0) & (c <= 1)  # not of NaN
+    return torch.where(bits != 0, c, 0 - c), odd | ~inside.all()
+
+
+def missing(*ends: Tensor) -> Tensor:
+    """Whether sorted numbers, of which these are the ends, hold NaN."""
+    found = [(end != end).any() for end in ends]
+    return torch.stack(found).any()
