@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from uqeval._errors import InputError, MissingExtra
-from uqeval.inputs.predictions import softmax
+from uqeval.inputs.softmax import softmax
 from uqeval.reproduce import temperature
 from uqeval.reproduce.synthetic.networks import GRID, outputs
 from uqeval.reproduce.synthetic.temperature import _PLAN, CASES, ten_classes

@@ -34,12 +34,10 @@ from uqeval.inputs.doubts import doubt_ids, doubt_logits, doubt_rows
 from uqeval.inputs.estimator import estimator_arguments
 from uqeval.inputs.frame import arrow_arguments, frame_columns
 from uqeval.inputs.rows import coded, finite_vector, own_scores, row_names, row_numbers
+from uqeval.inputs.softmax import agrees, row_sums, softmax
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_SOFTMAX_TOLERANCE = 1e-3  # probabilities stored as float16 or with three decimals still match their logits
-_AT_ONCE = 1 << 16  # numbers of a block that the cache holds
 
 
 _BY_ROW = ("labels", "probs", "logits", "alpha", "soft_labels", "pred", "error", "loss", "weights")
@@ -205,7 +203,7 @@ class Predictions:
             doubt_rows([*fields["scores"].values(), *own_columns, *whole])
         match = z is not None
         if z is not None and p is not None:
-            match = _agrees(z, p)
+            match = agrees(z, p)
             if not match:
                 notify(
                     "probs is not softmax(logits) (temperature scaling?): the gap is taken from probs",
@@ -220,7 +218,7 @@ class Predictions:
             p = on_grid(ps.mean(axis=0))
         elif p is None and evidence is not None:
             share = evidence / evidence.max(axis=1, keepdims=True)
-            p = on_grid(share / _row_sums(share))
+            p = on_grid(share / row_sums(share))
         if not width:
             width = max(
                 (int(codes.max()) + 1 for codes in (fields["labels"], fields["pred"]) if codes is not None), default=0
@@ -362,35 +360,6 @@ def predictions_from_arrow(columns: Mapping[str, pa.ChunkedArray], plan: Plan, o
 def _columns(output: Float) -> list[Float]:
     """Class by class, of each member."""
     return [part[:, k] for part in (output if output.ndim == 3 else [output]) for k in range(output.shape[-1])]
-
-
-def softmax(logits: Float) -> Float:
-    """Over the last axis, in the precision that it is given."""
-    out: Float = logits - logits.max(axis=-1, keepdims=True)  # exp(z - max) never overflows
-    np.exp(out, out=out)
-    out /= _row_sums(out)
-    return out
-
-
-def _row_sums(parts: Float) -> Float:
-    """Σ over the last axis of numbers in [0, 1], as whole parts of 2⁻⁵²: these add up to the same in any order.
-
-    A sum of floats depends on the order of the classes in its last bit, which would break ties that are ties in truth.
-    """
-    classes = parts.shape[-1]
-    scale, rows = 2.0 ** min(52, 62 - classes.bit_length()), max(1, _AT_ONCE // classes)
-    total = np.empty((*parts.shape[:-1], 1), dtype=parts.dtype)
-    for start in range(0, parts.shape[-2], rows):
-        block = parts[..., start : start + rows, :]
-        whole = np.rint(block.astype(np.float64) * scale).astype(np.int64)
-        total[..., start : start + rows, :] = whole.sum(axis=-1, keepdims=True) / scale
-    return total
-
-
-def _agrees(logits: Float, probs: Float) -> bool:
-    difference = softmax(logits)
-    difference -= probs
-    return bool(np.abs(difference, out=difference).max(initial=0.0) <= _SOFTMAX_TOLERANCE)
 
 
 def _check_enough(modelled: bool, labelled: bool, targeted: bool, scores: Mapping[str, ArrayLike] | None) -> None:

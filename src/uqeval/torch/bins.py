@@ -7,9 +7,9 @@ largest score of each, those of a single value are known: their rows tie.
 from typing import Any
 
 import numpy as np
-
 import torch
 from torch import Tensor
+
 from uqeval._check import check_count
 from uqeval._errors import InputError
 from uqeval.metrics.bounds import Bounds, error_bounds

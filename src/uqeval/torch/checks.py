@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+
 from uqeval._check import check_lengths
 from uqeval._errors import InputError
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+
 from uqeval._check import check_level
 from uqeval._errors import InputError, UndefinedMetricWarning, notify
 from uqeval.inference.estimate import announce, arguments

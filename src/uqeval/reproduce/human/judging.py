@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from uqeval import kernels, metrics, truth
 from uqeval._check import Bit, Float, Int, nearest
 from uqeval._errors import InputError, collected
-from uqeval.inputs.predictions import softmax
+from uqeval.inputs.softmax import softmax
 from uqeval.metrics.multiclass import class_gap
 from uqeval.metrics.proper import brier_rows, log_loss_rows, weighted_mean
 from uqeval.reproduce.logits.file import Prediction, hash_labels, mean_of, pieces, reject_not_finite

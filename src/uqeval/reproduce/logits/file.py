@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from uqeval._check import Int
 from uqeval._errors import InputError
 from uqeval._files import whole_file
-from uqeval.inputs.predictions import softmax
+from uqeval.inputs.softmax import softmax
 
 KINDS = ("single", "members", "passes")
 _STEP = 1 << 21  # values per step where whole files are walked through

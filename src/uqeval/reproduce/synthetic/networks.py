@@ -18,7 +18,7 @@ from uqeval._check import Float, Int
 from uqeval._errors import InputError, MissingExtra
 from uqeval.datasets.synthetic import Synthetic
 from uqeval.datasets.synthetic import synthetic as draw_data
-from uqeval.inputs.predictions import softmax
+from uqeval.inputs.softmax import softmax
 from uqeval.reproduce.packaged import read_table
 from uqeval.scores import compute
 

@@ -9,7 +9,7 @@ from uqeval import metrics, truth
 from uqeval._check import Float
 from uqeval._errors import collected
 from uqeval.datasets.synthetic import Synthetic
-from uqeval.inputs.predictions import softmax
+from uqeval.inputs.softmax import softmax
 from uqeval.reproduce.synthetic.networks import Outputs, Plan, algorithms, draw_of, outputs
 
 _SIDE, _SHADES = 64, 40  # cells of a map along each axis, and how many colours they have

@@ -17,7 +17,7 @@ from uqeval import metrics, scores, truth
 from uqeval._check import Float, Int, Progress
 from uqeval._errors import InputError, collected
 from uqeval._result import Grid, number
-from uqeval.inputs.predictions import softmax
+from uqeval.inputs.softmax import softmax
 from uqeval.reproduce.names import MAIN, TITLES, Row
 from uqeval.reproduce.packaged import read_table
 from uqeval.reproduce.page import Makers, Page, setting

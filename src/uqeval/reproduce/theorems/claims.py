@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from uqeval import metrics, scores
 from uqeval._check import Float
 from uqeval._result import Result, to_json
-from uqeval.inputs.predictions import softmax
+from uqeval.inputs.softmax import softmax
 from uqeval.reproduce.packaged import read_table
 from uqeval.reproduce.synthetic.temperature import ten_classes
 from uqeval.reproduce.theorems import populations as pop
