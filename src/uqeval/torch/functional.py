@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+
 from uqeval._check import check_level
 from uqeval._errors import InputError, UndefinedMetricWarning, notify
 from uqeval.inference.estimate import announce, arguments
@@ -299,7 +300,7 @@ def _value(name: str, *data: Any) -> Tensor:
 
 def value_of(metric: Metric, data: Sequence[Any], stacklevel: int = 3) -> Tensor:
     """Of a metric that ranks rows, where the tensors are."""
-    tally = tally_of(metric, data)
+    tally = tally_of(metric, data, stacklevel + 1)
     value = float(tally.mapped(metric.affine))
     if value != value:
         notify(f"{metric.title} is undefined: {_reason(metric, tally)}.", UndefinedMetricWarning, stacklevel)
