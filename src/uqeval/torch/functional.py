@@ -300,7 +300,7 @@ def _value(name: str, *data: Any) -> Tensor:
 
 def value_of(metric: Metric, data: Sequence[Any], stacklevel: int = 3) -> Tensor:
     """Of a metric that ranks rows, where the tensors are."""
-    tally = tally_of(metric, data)
+    tally = tally_of(metric, data, stacklevel + 1)
     value = float(tally.mapped(metric.affine))
     if value != value:
         notify(f"{metric.title} is undefined: {_reason(metric, tally)}.", UndefinedMetricWarning, stacklevel)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from uqeval.torch.areas import FINE, SERIES, AreaSums, table_of
 from uqeval.torch.order import Runs
+from uqeval.torch.wavelet_triton import AS_WRITTEN
 
 _BLOCK = 512
 _INTS, _FLOATS = 11, 6
@@ -122,7 +123,7 @@ def run_ints(runs: Runs) -> Tensor:
     blocks = triton.cdiv(runs.n, _BLOCK)
     sums = torch.empty((blocks, _INTS), dtype=torch.int64, device=runs.bound.device)
     with torch.cuda.device_of(sums):  # where kernels are launched
-        _count[(blocks,)](runs.bound, runs.before, sums, runs.n, BLOCK=_BLOCK, INTS=_INTS)
+        _count[(blocks,)](runs.bound, runs.before, sums, runs.n, BLOCK=_BLOCK, INTS=_INTS, **AS_WRITTEN)
     return sums.sum(0)
 
 
@@ -133,7 +134,7 @@ def area_sums(runs: Runs) -> AreaSums:
     whole = torch.empty(runs.n, dtype=torch.int64, device=device)
     sums = torch.empty((blocks, _FLOATS), dtype=torch.float64, device=device)
     with torch.cuda.device_of(sums):
-        options = {"FINE": FINE, "SERIES": SERIES, "BLOCK": _BLOCK}
+        options = {"FINE": FINE, "SERIES": SERIES, "BLOCK": _BLOCK} | AS_WRITTEN
         _walk[(blocks,)](runs.bound, runs.before, *tables, whole, runs.n, **options)
         done = torch.cumsum(whole, 0)
         _areas[(blocks,)](runs.bound, runs.before, *tables, done, sums, runs.n, **options, FLOATS=_FLOATS)

@@ -51,7 +51,7 @@ def one(found: Any) -> Estimate:
     return found
 
 
-def tally_of(metric: Metric, data: Sequence[Any]) -> Tally:
+def tally_of(metric: Metric, data: Sequence[Any], stacklevel: int = 4) -> Tally:
     """Of one metric that ranks rows, from the tensors that it needs."""
     given = check_tensors(**dict(zip(metric.needs, data, strict=True)))
     score = given[0]
@@ -70,7 +70,7 @@ def tally_of(metric: Metric, data: Sequence[Any]) -> Tally:
         check_rows(score, target, kind="loss" if metric.tally == "pairs" else "error")
     if found.infinite:
         count = int(score.isinf().sum())
-        notify(f"`score` has {count} infinite values; they rank first or last and tie.", UQWarning, stacklevel=4)
+        notify(f"`score` has {count} infinite values; they rank first or last and tie.", UQWarning, stacklevel)
     return tally
 
 
