@@ -1335,9 +1335,10 @@ def test_bootstraps_have_the_law_of_a_plain_resampling_loop():
                 slack = 4 * math.sqrt(2 * tail * (1 - tail) / 2000)
                 result = estimate("ood_aupr", inside, outside, level=level)
                 low, high = np.quantile(loop, [max(0.0, tail - slack), min(1.0, tail + slack)])
+                above = 0.25 * sum(1 / k for k in range(1, n_out + 1)) / n_out  # of a known row above all foreign ones
                 room = [
-                    beta_quantile(*beside(result.value, result.se, 0.5 / 25, 25, place), at)
-                    for place, at in ((0.0, tail), (1.0, 1 - tail))
+                    beta_quantile(*beside(result.value, result.se, share, 25, place), at)
+                    for share, place, at in ((max(0.5 / 25, above), 0.0, tail), (0.5 / 25, 1.0, 1 - tail))
                 ]
                 assert min(low, room[0]) - 1e-9 <= result.low <= min(high, room[0]) + 1e-9
                 low, high = np.quantile(loop, [max(0.0, 1 - tail - slack), min(1.0, 1 - tail + slack)])

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from uqeval._errors import InputError
 from uqeval._result import Grid, Result, as_html, as_text, number, versions
-from uqeval.evaluation.log import named_numbers, send
 from uqeval.evaluation.table import Row, Table
 from uqeval.inference.power import detectable_difference
 from uqeval.inference.result import Estimate
@@ -167,6 +166,8 @@ class Evaluation(Result):
 
         `to`: a TensorBoard writer, the module `mlflow`, a logger with `log_metrics` or `log`, or a function of a dict.
         """
+        from uqeval.evaluation.log import named_numbers, send  # few keep them elsewhere
+
         send(named_numbers(self, prefix), to, step)
 
     # ---- print ----

@@ -31,7 +31,6 @@ from uqeval._errors import InputError, UQWarning, notify
 from uqeval.inputs.classes import Coded, Indices, check_class_indices, check_class_names
 from uqeval.inputs.columns import ColumnOptions, Columns, Plan
 from uqeval.inputs.doubts import doubt_ids, doubt_logits, doubt_rows
-from uqeval.inputs.estimator import estimator_arguments
 from uqeval.inputs.frame import arrow_arguments, frame_columns
 from uqeval.inputs.rows import coded, finite_vector, own_scores, row_names, row_numbers
 from uqeval.inputs.softmax import agrees, row_sums, softmax
@@ -295,6 +294,8 @@ class Predictions:
         >>> Predictions.from_estimator(forest, x, y)
         Predictions(4 rows, 2 classes: labels, probs, 5 members)
         """
+        from uqeval.inputs.estimator import estimator_arguments  # files need none of it
+
         return cls(**estimator_arguments(estimator, x, y, classes, members), **arrays)
 
     def take(self, rows: ArrayLike) -> Predictions:

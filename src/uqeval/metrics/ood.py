@@ -14,7 +14,6 @@ from uqeval._errors import InputError, UQWarning, notify
 from uqeval.metrics.areas import Ranking, tie_blocks
 from uqeval.metrics.concordance import c_index_value
 from uqeval.metrics.ranking import auc_value
-from uqeval.scores.neighbours import neighbour_distances
 
 
 def check_in_out(score_in: ArrayLike, score_out: ArrayLike) -> tuple[Float, Float]:
@@ -142,6 +141,8 @@ def distance_c_index(
 
 def nearest_distances(score: ArrayLike, features: ArrayLike, reference: ArrayLike | None) -> Float:
     """Of each row to the nearest of the reference, or to the nearest other row."""
+    from uqeval.scores.neighbours import neighbour_distances  # of features, which no other metric has
+
     x = check_features(features)
     check_lengths(2, score=check_vector("score", score, finite=False, hint=MEND), features=x)
     if reference is None:

@@ -1,12 +1,16 @@
 """Uncertainty scores, one number per row; higher means less sure."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from uqeval._lazy import late
 from uqeval.scores.dirichlet import (
     dirichlet_differential_entropy,
     dirichlet_entropy,
     dirichlet_mutual_information,
     vacuity,
 )
-from uqeval.scores.features import KNNDistance, Mahalanobis, knn_distance, mahalanobis
 from uqeval.scores.logits import free_energy, max_logit
 from uqeval.scores.members import (
     aleatoric_entropy,
@@ -19,6 +23,9 @@ from uqeval.scores.members import (
 )
 from uqeval.scores.probs import bernoulli_variance, entropy, gap_to_certain, margin
 from uqeval.scores.registry import available, compute
+
+if TYPE_CHECKING:
+    from uqeval.scores.features import KNNDistance, Mahalanobis, knn_distance, mahalanobis
 
 __all__ = [
     "KNNDistance",
@@ -45,3 +52,14 @@ __all__ = [
     "vote_entropy",
     "vote_ratio",
 ]
+
+# Those of features are loaded when first used: most evaluations have none.
+_find = late(__name__, {"uqeval.scores.features": "KNNDistance Mahalanobis knn_distance mahalanobis"})
+
+
+def __getattr__(name: str) -> Any:
+    return globals().setdefault(name, _find(name))
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
