@@ -26,6 +26,7 @@ _EXTENSIONS = {
     ".ndjson": "jsonl",
     ".npz": "npz",
 }
+_LOGS = (".jsonl", ".jsonl.gz", ".json", ".eval", ".csv", ".parquet")  # of language models
 _TEXTS = (".csv", ".tsv", ".jsonl", ".ndjson")
 _PACKED = (".gz", ".zst", ".bz2")
 
@@ -115,6 +116,11 @@ def format_of(name: str) -> str:
         f"{name}: the extension {Path(name).suffix or '(none)'} is not known. "
         f"Supported are {', '.join(_EXTENSIONS)}, and {', '.join(_PACKED)} after {', '.join(_TEXTS)}."
     )
+
+
+def may_be_log(name: str) -> bool:
+    """Whether a file can be a log of a language model, by its name."""
+    return name.lower().endswith(_LOGS) or Path(name).name.startswith("ue_manager")
 
 
 def is_packed(name: str) -> bool:

@@ -83,16 +83,16 @@ def open_json(name: str, options: Columns) -> Opened:
     import pyarrow as pa
     from pyarrow import json as arrow_json
 
-    next(_json_rows(name), None)  # says which names are repeated, where Arrow would take the last
+    next(json_rows(name), None)  # says which names are repeated, where Arrow would take the last
     # Keys may come late, so that only the whole file tells the columns.
     try:
         table = arrow_json.read_json(name, read_options=arrow_json.ReadOptions(block_size=_BLOCK))
     except pa.ArrowInvalid:  # a column of several types, which may not be needed; or lines that are no JSON
-        return Opened(list(dict.fromkeys(key for row in _json_rows(name) for key in row)), partial(_read_json, name))
+        return Opened(list(dict.fromkeys(key for row in json_rows(name) for key in row)), partial(_read_json, name))
     return Opened(list(table.column_names), lambda columns, texts: table.select(columns), len(table))
 
 
-def _json_rows(name: str) -> Iterator[dict[str, Any]]:
+def json_rows(name: str) -> Iterator[dict[str, Any]]:
     import pyarrow as pa
 
     with pa.input_stream(name, compression="detect") as raw, io.TextIOWrapper(raw, "utf-8-sig") as text:
@@ -118,7 +118,7 @@ def _read_json(name: str, columns: list[str], texts: list[str]) -> pa.Table:
     import pyarrow as pa
 
     values: dict[str, list[Any]] = {column: [] for column in columns}
-    for row in _json_rows(name):
+    for row in json_rows(name):
         for column, taken in values.items():
             taken.append(row.get(column))
     found = {}

@@ -100,11 +100,11 @@ def _clustered(answers: Sequence[Any], same: Callable[[Any, Any], bool]) -> list
     return found
 
 
-def _checked(name: str, samples: Iterable[Sequence[Any]]) -> list[Sequence[Any]]:
+def _checked(name: str, samples: Iterable[Sequence[Any]]) -> list[list[Any]]:
     rows = list(samples)
     for row, answers in enumerate(rows):
         if isinstance(answers, str) or not hasattr(answers, "__len__"):
             raise InputError(f"`{name}` has {answers!r} for question {row}. Pass a list of answers for each question.")
         if len(answers) < 2:
             raise InputError(f"`{name}` has {len(answers)} for question {row}. Agreement needs at least 2.")
-    return [row.tolist() if isinstance(row, np.ndarray) else row for row in rows]
+    return [list(row) for row in rows]
