@@ -324,6 +324,6 @@ def _refuse_inspect(column: str, names: Sequence[str]) -> None:
     if "epoch" in names and not {"sample_id", "eval_id"}.isdisjoint(names):
         raise InputError(
             f"These look like samples of an Inspect log (samples_df): there `{column}` says how good an answer is, and "
-            f"`error` is the text of a crash. Read the log itself with uqeval.read_logs (uqeval evaluate logs/), or name "
+            f"`error` is the text of a crash. Read the log with uqeval.read_logs (uqeval evaluate logs/), or name "
             f'columns: quality="{column}", error=None and score= a column that is high where the model is unsure.'
         )
