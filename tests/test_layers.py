@@ -33,6 +33,7 @@ LAYERS = [
     "plot",
     "pages",
     "reproduce",
+    "integrations",
     "cli",
 ]
 # Who may import which third party, and why only inside functions where that is so.
@@ -57,6 +58,7 @@ ROOMS = {
     "sentence_transformers": "reproduce",
     "dask": "distributed",
     "pyspark": "distributed",
+    "inspect_ai": "integrations",
 }
 LATE = {
     "scipy": "40 ms, and `import uqeval` must cost next to nothing",

@@ -82,9 +82,9 @@ def _row(sample: Sample) -> dict[str, Any]:
     for scorer, score in scores.items():
         value = score.get("value")
         if isinstance(value, dict):
-            values |= {f"{scorer}.{part}": _value(one) for part, one in value.items()}
+            values |= {f"{scorer}.{part}": value_of(one) for part, one in value.items()}
         else:
-            values[scorer] = _value(value)
+            values[scorer] = value_of(value)
         fields |= {f"{scorer}.{name}": one for name, one in (score.get("metadata") or {}).items()}
     answer = next((score["answer"] for score in scores.values() if score.get("answer") is not None), None)
     return {
@@ -97,7 +97,7 @@ def _row(sample: Sample) -> dict[str, Any]:
     }
 
 
-def _value(value: Any) -> float:
+def value_of(value: Any) -> float:
     """The letters of Inspect and what it takes for them; NaN is its own mark of what was not scored."""
     if isinstance(value, str) and (known := _VALUES.get(value, _VALUES.get(value.lower()))) is not None:
         return known
