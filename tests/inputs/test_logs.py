@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import pickle
+import warnings
 import zipfile
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -115,6 +117,30 @@ def test_an_eval_file_that_inspect_wrote_gives_the_accuracy_that_inspect_reports
     both = pred.scores["answer_disagreement"][pred.ids == "q0/1"]
     assert both.tolist() == [0.5]  # "no" and "yes"
     assert np.isfinite(pred.scores["mean_token_entropy"]).all()
+
+
+def test_a_member_of_several_zstd_frames_and_a_sample_that_was_run_again_are_read(tmp_path):
+    codec = pa.Codec("zstd")
+
+    def member(archive, name, held, frames=1):
+        text = json.dumps(held).encode()
+        cuts = [len(text) * k // frames for k in range(frames + 1)]
+        packed = b"".join(codec.compress(text[a:b], asbytes=True) for a, b in pairwise(cuts))
+        info = zipfile.ZipInfo(name)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the same name twice
+            archive.writestr(info, packed)
+        info.compress_type, info.file_size = 93, len(text)  # what the directory says of it
+
+    right, confidence = logs.answers(6)
+    log = json.loads(logs.inspect_json(tmp_path / "log.json", right, confidence).read_text())
+    with zipfile.ZipFile(tmp_path / "log.eval", "w") as archive:
+        member(archive, "header.json", {key: log[key] for key in ("version", "status", "eval")})
+        broken = log["samples"][0] | {"scores": {}}
+        for sample in (broken, *log["samples"]):
+            member(archive, f"samples/{sample['id']}_epoch_1.json", sample, frames=3)
+    pred = uq.read_logs(tmp_path / "log.eval")
+    assert (pred.error == 1 - right).all()
 
 
 def test_inspect_takes_letters_parts_and_stated_confidences_and_skips_what_was_not_scored(tmp_path):

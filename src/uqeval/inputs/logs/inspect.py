@@ -13,7 +13,7 @@ from typing import Any
 from uqeval._errors import InputError
 from uqeval._rows import disagreement, mean_entropy, text_nll
 from uqeval.inputs.logs.answers import Answers, Numbers, Wanted, beginning, by_name, json_of, number, sorted_out
-from uqeval.inputs.logs.zipped import member_json
+from uqeval.inputs.logs.zipped import members_json
 
 NAME = "Inspect"
 _VALUES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0, "yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
@@ -64,13 +64,12 @@ def _zipped(path: str) -> tuple[Mapping[str, Any], Iterator[Sample]]:
     if not zipfile.is_zipfile(path):
         raise InputError("is no zip archive, or not a whole one. Did the run end?")
     with zipfile.ZipFile(path) as archive:
-        names = archive.namelist()
+        names = dict.fromkeys(archive.namelist())  # a sample that was run again is there twice: the last counts
     head = next((name for name in ("header.json", "_journal/start.json") if name in names), None)
     if head is None:
         raise InputError("has no header.json: it is no log of Inspect, or an empty one.")
-    header = member_json(path, head)
     inside = [name for name in names if re.fullmatch(r"samples/.+\.json", name)]
-    return header, (member_json(path, name) for name in inside)
+    return next(members_json(path, [head])), members_json(path, inside)
 
 
 def _row(sample: Sample) -> dict[str, Any]:
