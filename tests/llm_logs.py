@@ -71,7 +71,7 @@ def every_eval_ever(folder, right, confidence):
         | {"sample_id": f"q{k}", "sample_hash": f"hash{k}", "interaction_type": "single_turn"}
         | {"input": {"raw": f"question {k}", "reference": ["a"]}, "output": {"raw": ["a", "a" if sure > 0.6 else "b"]}}
         | {"answer_attribution": [], "evaluation": {"score": float(hit), "is_correct": bool(hit)}}
-        | {"metadata": {"verbal_confidence": f"{sure:.6f}", "latency": "1.5"}}
+        | {"metadata": {"confidence": f"{sure:.6f}", "latency": "1.5", "low_confidence": "0"}}
         for k, (hit, sure) in enumerate(zip(right, confidence, strict=True))
     ]
     return jsonl(folder / "1f0c_samples.jsonl", records)

@@ -189,8 +189,8 @@ def test_log_probabilities_that_are_all_zero_are_none(tmp_path):
 def test_every_eval_ever_has_samples_and_confidences_that_state_it(tmp_path):
     right, confidence = logs.answers()
     pred = uq.read_logs(logs.every_eval_ever(tmp_path, right, confidence))
-    assert set(pred.scores) == {"verbal_confidence", "answer_disagreement"}
-    assert uq.metrics.uq_auc(pred.scores["verbal_confidence"], pred.error) == pytest.approx(auc(right, confidence))
+    assert set(pred.scores) == {"confidence", "answer_disagreement"}
+    assert uq.metrics.uq_auc(pred.scores["confidence"], pred.error) == pytest.approx(auc(right, confidence))
     assert (pred.scores["answer_disagreement"] == np.where(confidence > 0.6, 0, 0.5)).all()
 
 
@@ -321,6 +321,8 @@ def test_wrong_and_partial_logs_get_one_sentence_with_their_place(tmp_path):
         ("log.json", '{"version": 2, "status": "success", "eval": {', "is not complete JSON"),
         ("per_instance_stats.json", "{}", "holds no list of instances"),
         ("x.jsonl", '{"doc_id": 0, "doc": {}, "acc": 1.0}\n', "lacks `filtered_resps`"),
+        ("x.jsonl", '{"doc_id": 0, "filtered_resps": [], "filter": "a"}\n{"doc_id": 1}\n', "a record lacks 'filter'"),
+        ("y.json", '{"version": 2, "status": "success", "eval": 7}', "part of a record has another type"),
         ("ue_manager.json", '{"estimations": {}, "gen_metrics": {}}', "holds no estimations"),
         ("other.json", '{"a": 1}', "is no log that is known"),
     ]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -71,9 +70,12 @@ def number(value: Any) -> float:
 
 
 def stated(name: str) -> int:
-    """The direction that a name states itself: 1 for an uncertainty, −1 for a confidence, 0 for all else."""
-    words = re.findall(r"[a-z]+", name.lower())
-    return ("uncertainty" in words) - ("confidence" in words)
+    """The direction that a name states itself: 1 for an uncertainty, −1 for a confidence, 0 for all else.
+
+    The whole name, less where it stands: "low_confidence" and "confidence_interval" state neither.
+    """
+    own = name.lower().rpartition(".")[2]
+    return (own == "uncertainty") - (own == "confidence")
 
 
 def sorted_out(found: Mapping[str, Numbers]) -> tuple[dict[str, Numbers], dict[str, Numbers]]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from uqeval._check import check_choice
-from uqeval._errors import InputError
+from uqeval._errors import InputError, reason_of
 from uqeval.inputs.columns import listed
 from uqeval.inputs.logs import every_eval_ever, helm, inspect, lm_eval, lm_polygraph, uqlm
 from uqeval.inputs.logs.answers import Answers, Format, Wanted
@@ -80,12 +80,23 @@ def read_logs(
     runs: list[tuple[str, Answers]] = []
     for file, _ in files:
         with named(file), reading(file):
-            runs += [(file, answers) for answers in kind.read(file, wanted)]
+            runs += [(file, answers) for answers in _read(kind, file, wanted)]
     taken = _taken(runs, wanted)
     with named(listed((file for file, _ in files), 3)):
         found = predictions(kind.NAME, taken)
     object.__setattr__(found, "files", tuple(file for file, _ in files))
     return found
+
+
+def _read(kind: Format, file: str, wanted: Wanted) -> list[Answers]:
+    try:
+        return kind.read(file, wanted)
+    except KeyError as error:
+        raise InputError(f"is no whole log of {kind.NAME}: a record lacks {error}.") from None
+    except (AttributeError, TypeError) as error:
+        raise InputError(
+            f"is no log of {kind.NAME} as it is known: a part of a record has another type ({reason_of(error)})."
+        ) from None
 
 
 def _names(given: str | Sequence[str] | None) -> tuple[str, ...]:
