@@ -71,7 +71,19 @@ def test_options_choose_quality_filter_and_direction(tmp_path):
     assert "uncertainty metadata.difficulty" in out
     assert 'no filter "loose"' in fail("evaluate", logs.lm_eval(tmp_path, right, confidence), "--filter", "loose")
     assert "`label` names a column of a table" in fail("evaluate", tmp_path, "--label", "y", "--filter", "none")
+    assert "`cluster` names a column of a table" in fail("evaluate", tmp_path, "--cluster", "doc_id")
     assert "is no log that is known" in fail("evaluate", __file__, "--filter", "none")
+
+
+def test_a_report_names_the_files_of_the_logs(tmp_path):
+    right, confidence = logs.answers(100)
+    runs = [tmp_path / "a", tmp_path / "b"]
+    for run in runs:
+        logs.lm_eval(run, right, confidence)
+    succeed("evaluate", runs[0], "--html", tmp_path / "page.html", "--quiet")
+    assert "samples_arc_easy_2026-08-01" in (tmp_path / "page.html").read_text()
+    succeed("compare", *runs, "--html", tmp_path / "two.html", "--quiet", "--metric", "accuracy", "--score", "entropy")
+    assert (tmp_path / "two.html").read_text().count("samples_arc_easy_2026-08-01") >= 2
 
 
 def test_other_commands_read_logs_too(tmp_path):

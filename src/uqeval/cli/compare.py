@@ -89,7 +89,7 @@ def compare(
     else:
         columns |= {} if key is None else {"id": key}
         how |= {"by": by, "cluster": cluster, **where}
-        if (answers := o.read_log(predictions, columns, logs)) is not None:
+        if (answers := o.read_log(predictions, {**columns, "by": by, "cluster": cluster}, logs)) is not None:
             source, read = answers, [answers]
         else:
             how |= columns
@@ -98,9 +98,8 @@ def compare(
     with bars(quiet) as progress:
         results = [uqeval.compare(source, metric=name, progress=progress, **how) for name in chosen]
     results = [replace(result, warnings=tuple(dict.fromkeys((*notes, *result.warnings)))) for result in results]
-    written = write_pages(
-        results[0], html, pdf, files=predictions
-    )  # files first: who reads the terminal may leave early
+    files = [file for pred in read for file in pred.files] or predictions
+    written = write_pages(results[0], html, pdf, files=files)  # first: who reads the terminal may leave early
     if json is not None:
         text = results[0].to_json() if len(results) == 1 else "[" + ",\n".join(r.to_json() for r in results) + "]"
         write_json(text, json)

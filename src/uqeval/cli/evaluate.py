@@ -66,9 +66,10 @@ def evaluate(
         given |= {"method": None if method == "default" else method}
         _bounds(predictions, approx, o.listed(scores), given, columns, json, quiet)
         return
-    answers = o.read_log(predictions, columns, logs)
+    answers = o.read_log(predictions, {**columns, "by": by, "cluster": cluster}, logs)
+    files = predictions
     if answers is not None:
-        columns = {}
+        columns, files = {}, list(answers.files)
     with bars(quiet) as progress:
         ev = uqeval.evaluate(
             answers or (predictions if len(predictions) > 1 else predictions[0]),
@@ -91,7 +92,7 @@ def evaluate(
     if html is not None or pdf is not None:
         with status_console(quiet).status("Writing the report…"):
             further = _further(predictions, o.listed(beside), columns)
-            written = write_pages(ev, html, pdf, max_risk=max_risk, columns=further, files=predictions)
+            written = write_pages(ev, html, pdf, max_risk=max_risk, columns=further, files=files)
     if json is not None:
         write_json(ev.to_json(), json)
     shown = json != "-" and not quiet

@@ -208,5 +208,8 @@ def read_log(paths: list[str], columns: dict[str, Any], logs: dict[str, Any]) ->
     if strange := sorted(named.keys() - {"quality", "score"}):
         if not logs and all(map(os.path.isfile, paths)):
             return None  # whoever names columns reads a table
-        raise InputError(f"`{strange[0]}` names a column of a table, but {paths[0]} is read as a log. Leave it out.")
+        raise InputError(
+            f"`{strange[0]}` names a column of a table, but {paths[0]} is read as a log: its questions are clusters, "
+            f"its tasks groups. Leave it out."
+        )
     return uqeval.read_logs(paths, **named, **logs)

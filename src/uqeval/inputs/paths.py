@@ -97,7 +97,10 @@ def expand(path: PathLike | Sequence[PathLike]) -> list[str]:
 
 def _check_file(name: str) -> None:
     if os.path.isdir(name):
-        raise InputError(f'{name}: is a folder. Name its files, as in "{os.path.join(name, "*.parquet")}".')
+        raise InputError(
+            f'{name}: is a folder. Name its files, as in "{os.path.join(name, "*.parquet")}"; logs of LLMs are read '
+            f"by uqeval.read_logs."
+        )
     if not os.path.exists(name):
         folder = Path(name).parent
         there = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []

@@ -1,7 +1,7 @@
 """Every Eval Ever: `<uuid>_samples.jsonl`, an instance-level record for each sample and aggregate result.
 
-The schema has no field for a confidence. Several answers to one question tell how far they differ; a number in `metadata`
-may be named `confidence` or `uncertainty`; of all else the caller says what it is.
+The schema has no field for a confidence. Several answers to one question tell how far they differ; a number in
+`metadata` may be named `confidence` or `uncertainty`; of all else the caller says what it is.
 """
 
 from __future__ import annotations
