@@ -204,7 +204,11 @@ def test_scorers_of_uqlm_are_confidences_but_for_the_entropies(tmp_path):
             assert uq.metrics.uq_auc(pred.scores[name], pred.error) == pytest.approx(auc(right, confidence)), name
     taken = uq.read_logs(path, score="num_semantic_sets".removesuffix("s"))
     assert taken.scores["num_semantic_set"].tolist()[:4] == [1, 2, 3, 1]
-    data = logs.uqlm_data(right, confidence)
+    data = logs.uqlm_data(right, confidence) | {"max": confidence.tolist()}
+    path.write_text(json.dumps(data))
+    assert "max" not in uq.read_logs(path).scores  # of what?
+    path.write_text(json.dumps(data | {"judge_1": confidence.tolist()}))
+    assert {"max", "judge_1"} < set(uq.read_logs(path).scores)
     del data["correct"]
     path.write_text(json.dumps(data))
     assert "says of no answer whether it is good" in refused(path)

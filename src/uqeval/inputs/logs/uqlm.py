@@ -6,6 +6,7 @@ one that the caller names, does.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,8 @@ _CONFIDENCES = (
     *("semantic_density_value", "monte_carlo_probability", "consistency_and_confidence", "ensemble_score"),
     *("discrete_confidence_score", "tokenprob_confidence_score", "functional_equivalence_rate", "bleurt"),
     *("functional_negentropy", "functional_sets_confidence", "verbalized_confidence", "code_bleu"),
-    *("avg", "max", "min", "median"),  # of a panel of judges
 )
+_OF_JUDGES = ("avg", "max", "min", "median")  # words that mean a confidence only beside the judges of a panel
 _ENTROPIES = ("discrete_entropy_value", "tokenprob_entropy_value")
 _RIGHT = ("correct", "is_correct", "response_correct")
 
@@ -43,7 +44,7 @@ def sniff(path: str) -> bool:
 
 def _is_ours(names: list[str]) -> bool:
     known = {_single(name) for name in names}
-    return bool(known & {"prompt", "response"}) and bool(known & {*_CONFIDENCES, *_ENTROPIES})
+    return bool(known & {"prompt", "response"}) and bool(known & {*_CONFIDENCES, *_ENTROPIES, "judge_1"})
 
 
 def _single(name: str) -> str:
@@ -66,7 +67,9 @@ def read(path: str, wanted: Wanted) -> list[Answers]:
         raise InputError(f"has no scorer of uqlm among {', '.join(table)}.")
     numbers = {name: values for name, values in table.items() if not isinstance(values[0], str | list | dict)}
     every = {name: [number(value) for value in values] for name, values in numbers.items()}
-    scores = {name: [-value for value in every.pop(name)] for name in _CONFIDENCES if name in every}
+    judges = [name for name in every if re.fullmatch(r"judge_\d+", name)]
+    known = (*_CONFIDENCES, *judges, *(_OF_JUDGES if judges else ()))
+    scores = {name: [-value for value in every.pop(name)] for name in known if name in every}
     scores |= {name: every.pop(name) for name in _ENTROPIES if name in every}
     rows = len(next(iter(table.values())))
     prompts = [str(prompt) for prompt in table.get("prompt", range(rows))]
