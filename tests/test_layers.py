@@ -51,7 +51,7 @@ ROOMS = {
     "jinja2": "pages",
     "typer": "cli",
     "rich": "cli methods",
-    "torch": "torch methods reproduce integrations",
+    "torch": "inputs torch methods reproduce integrations",
     "torchmetrics": "torch",
     "triton": "torch",
     "sklearn": "methods sklearn",
@@ -66,6 +66,7 @@ ROOMS = {
     "sentence_transformers": "reproduce",
     "dask": "distributed",
     "pyspark": "distributed",
+    "inspect_ai": "integrations",
 }
 LATE = {
     "scipy": "40 ms, and `import uqeval` must cost next to nothing",
@@ -116,6 +117,7 @@ LATE_OWN = {
     "uqeval.inputs.estimator": "what reads files needs none of it",
     "uqeval.evaluation.log": "few keep the numbers elsewhere",
     "uqeval.scores.neighbours": "of features, which few have",
+    "uqeval.inputs.logs.reading": "six formats, of which a table of predictions needs none",
     "uqeval.pages.paper": "0.5 s for what makes pages, and most commands make none",
     "uqeval.distributed.engines.dask.engine": "the extra dask",
     "uqeval.distributed.engines.spark.engine": "the extra spark",

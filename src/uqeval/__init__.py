@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from uqeval.inference.power import SampleSize, detectable_difference, sample_size
     from uqeval.inference.result import Estimate
     from uqeval.inputs import Predictions, read_predictions
+    from uqeval.inputs.logs.reading import read_logs
     from uqeval.pages.report import report
 
 __all__ = [
@@ -64,6 +65,7 @@ __all__ = [
     "metrics",
     "pearson",
     "plot",
+    "read_logs",
     "read_predictions",
     "report",
     "risk_map",
@@ -83,6 +85,7 @@ _find = late(
         "uqeval.inference": "inference CorrelationTest Estimate SampleSize bootstrap compare_correlations "
         "detectable_difference estimate pearson sample_size",
         "uqeval.inputs": "Predictions read_predictions",
+        "uqeval.inputs.logs.reading": "read_logs",
         "uqeval.pages.report": "report",
         **{f"uqeval.{name}": name for name in ("datasets", "kernels", "methods", "metrics", "pages", "plot")},
         **{f"uqeval.{name}": name for name in ("integrations", "reproduce", "scores", "sklearn", "torch", "truth")},

@@ -3,6 +3,9 @@
 A difference in the last bit would break a tie that the ranking metrics must see. Checking is the job of the callers.
 """
 
+import math
+from collections import Counter
+from collections.abc import Hashable, Sequence
 from functools import cache
 
 import numpy as np
@@ -150,3 +153,33 @@ def top_class(name: str, array: Float) -> Int:
             stacklevel=3,
         )
     return top
+
+
+# ---- generated texts: rows of different lengths, one at a time ---------------------------------------------------
+
+
+def text_nll(logprobs: Sequence[float]) -> float:
+    """`scores.sequence_nll` of one text."""
+    return 0.0 - math.fsum(logprobs)  # not -sum: a certain text is 0.0, not -0.0
+
+
+def mean_entropy(top_logprobs: Sequence[Sequence[float]]) -> float:
+    """`scores.mean_token_entropy` of one text."""
+    return math.fsum(map(_token_entropy, top_logprobs)) / len(top_logprobs)
+
+
+def _token_entropy(logprobs: Sequence[float]) -> float:
+    probs = [math.exp(value) for value in sorted(logprobs)]  # the order of the alternatives changes no bit
+    probs.append(max(0.0, 1.0 - math.fsum(probs)))  # the alternatives that were not listed, as one
+    return 0.0 - math.fsum(p * math.log(p) for p in probs if p > 0)
+
+
+def disagreement(samples: Sequence[Hashable]) -> float:
+    """`scores.answer_disagreement` of one question."""
+    return 1.0 - max(Counter(samples).values()) / len(samples)
+
+
+def cluster_entropy_of(samples: Sequence[Hashable]) -> float:
+    """`scores.cluster_entropy` of one question."""
+    shares = [count / len(samples) for count in sorted(Counter(samples).values())]
+    return 0.0 - math.fsum(share * math.log(share) for share in shares)

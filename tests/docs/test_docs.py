@@ -25,6 +25,7 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
+import llm_logs
 import uqeval as uq
 from commands import call
 from uqeval.pages.paper import find_browser
@@ -206,6 +207,10 @@ def folder(tmp_path, monkeypatch):
     pa.csv.write_csv(pa.table({"score_entropy": entropy, "error": error}), "scores.csv")
     chosen = uq.choose_threshold("entropy", predictions=pred.take(rows[:1000]), max_risk=0.05)
     Path("threshold.json").write_text(chosen.to_json(), encoding="utf-8")
+    right, confidence = llm_logs.answers(400)
+    llm_logs.lm_eval(tmp_path / "logs", right, confidence)
+    llm_logs.lm_eval(tmp_path / "runA", right, confidence)
+    llm_logs.lm_eval(tmp_path / "runB", llm_logs.answers(400, seed=1)[0], confidence)
     return tmp_path
 
 

@@ -12,16 +12,17 @@ from rich.table import Table
 from rich.text import Text
 
 import uqeval
-from uqeval._errors import InputError, collected
+from uqeval._errors import InputError, collected, notify
 from uqeval._files import identity
 from uqeval.cli import options as o
-from uqeval.cli.output import check_outputs, in_options, refuse_undefined, stdout, write_json
+from uqeval.cli.output import check_outputs, in_options, print_read_as, refuse_undefined, stdout, write_json
 from uqeval.cli.pages import check_pdf, write_pages
 from uqeval.cli.progress import bars
 
 
 @o.with_columns
 @o.with_engine
+@o.with_logs
 def compare(
     predictions: Annotated[
         list[str],
@@ -51,21 +52,19 @@ def compare(
     *,
     columns: dict[str, Any],
     where: dict[str, Any],
+    logs: dict[str, Any],
 ) -> None:
     """Paired differences with intervals and p-values.
 
     Example:  uqeval compare preds.parquet --scores entropy,margin,mutual_information --baseline entropy
 
     Example:  uqeval compare a.csv b.csv --key id --scores entropy --metric uq_auc,aurc
+
+    Example:  uqeval compare runA/ runB/   (LLM logs: accuracy and uncertainty, paired by document)
     """
     check_outputs({"--json": json, "--html": html, "--pdf": pdf}, predictions)
-    chosen = ["uq_auc"] if metric is None else list(dict.fromkeys(o.listed(metric) or []))
-    if not chosen:
-        raise InputError("--metric names no metric.")
+    chosen = None if metric is None else list(dict.fromkeys(o.listed(metric) or []))
     check_pdf(pdf)
-    for option, target in (("--html", html), ("--pdf", pdf)):
-        if target is not None and len(chosen) > 1:
-            raise InputError(f"{option} shows one metric. Name one with --metric.")
     how: dict[str, Any] = {
         "scores": o.listed(scores),
         "baseline": baseline,
@@ -76,28 +75,37 @@ def compare(
     }
     how |= {"method": method, "resamples": resamples, "seed": seed}
     notes: list[str] = []
-    with bars(quiet) as progress:
-        if len(predictions) == 1:
-            columns |= {} if key is None else {"id": key}
-            how |= {"by": by, "cluster": cluster, **where, **columns}
-            results = [uqeval.compare(predictions[0], metric=name, progress=progress, **how) for name in chosen]
+    source: Any = predictions[0]
+    read: list[uqeval.Predictions] = []
+    if len(predictions) > 1:
+        if where:
+            raise InputError(
+                "Models are compared in memory only. An engine compares scores of one source (several files: one "
+                "pattern in quotes)."
+            )
+        with collected() as notes:
+            source = _models(predictions, key, by, cluster, columns, logs)
+        read = list(source.values())
+    else:
+        columns |= {} if key is None else {"id": key}
+        how |= {"by": by, "cluster": cluster, **where}
+        if (answers := o.read_log(predictions, {**columns, "by": by, "cluster": cluster}, logs)) is not None:
+            source, read = answers, [answers]
         else:
-            if where:
-                raise InputError(
-                    "Models are compared in memory only. An engine compares scores of one source (several files: one "
-                    "pattern in quotes)."
-                )
-            with collected() as notes:
-                models = _models(predictions, key, by, cluster, columns)
-            results = [uqeval.compare(models, metric=name, progress=progress, **how) for name in chosen]
+            how |= columns
+    chosen = _usual(read) if chosen is None else chosen
+    _check_metrics(chosen, html, pdf)
+    with bars(quiet) as progress:
+        results = [uqeval.compare(source, metric=name, progress=progress, **how) for name in chosen]
     results = [replace(result, warnings=tuple(dict.fromkeys((*notes, *result.warnings)))) for result in results]
-    written = write_pages(
-        results[0], html, pdf, files=predictions
-    )  # files first: who reads the terminal may leave early
+    files = [file for pred in read for file in pred.files] or predictions
+    written = write_pages(results[0], html, pdf, files=files)  # first: who reads the terminal may leave early
     if json is not None:
         text = results[0].to_json() if len(results) == 1 else "[" + ",\n".join(r.to_json() for r in results) + "]"
         write_json(text, json)
     shown = json != "-" and not quiet
+    for pred in () if quiet else read:
+        print_read_as(pred, json)
     for result in results if shown else ():
         print_comparison(result)
     for path in written if shown else ():
@@ -108,14 +116,49 @@ def compare(
     refuse_undefined([line for result in results for line in result.undefined_lines()] if strict else [])
 
 
+def _usual(read: list[uqeval.Predictions]) -> list[str]:
+    """What is compared by default: of models in logs how good they are too, for that is what logs are compared by."""
+    if len(read) < 2 or not all(pred.read_as for pred in read):
+        return ["uq_auc"]
+    return ["accuracy", "uq_auc"] if all(pred.error is not None for pred in read) else ["selective_accuracy_80", "prr"]
+
+
+def _check_metrics(chosen: list[str], html: str | None, pdf: str | None) -> None:
+    if not chosen:
+        raise InputError("--metric names no metric.")
+    for option, target in (("--html", html), ("--pdf", pdf)):
+        if target is not None and len(chosen) > 1:
+            raise InputError(f"{option} shows one metric. Name one with --metric.")
+
+
 def _models(
-    paths: list[str], key: str | None, by: str | None, cluster: str | None, columns: dict[str, Any]
+    paths: list[str],
+    key: str | None,
+    by: str | None,
+    cluster: str | None,
+    columns: dict[str, Any],
+    logs: dict[str, Any],
 ) -> dict[str, uqeval.Predictions]:
     """A model for each file, their rows in the same order."""
     if len(set(map(identity, paths))) < len(paths):
         raise InputError("A file is named twice. Name each model once.")
     columns = columns | ({} if key is None else {"id": key})
-    return _joined({path: o.read([path], by=by, cluster=cluster, columns=columns) for path in paths}, key)
+    read = {path: o.read([path], by=by, cluster=cluster, columns=columns, logs=logs) for path in paths}
+    if all(pred.read_as for pred in read.values()):
+        return _joined(_in_common(read), "document")
+    return _joined(read, key)
+
+
+def _in_common(read: dict[str, uqeval.Predictions]) -> dict[str, uqeval.Predictions]:
+    """The rows that all runs have: one may have stopped early, or lack a judgement."""
+    ids = {path: [] if pred.ids is None else pred.ids.tolist() for path, pred in read.items()}
+    common = set.intersection(*map(set, ids.values()))
+    if len(common) < 2:
+        raise InputError(f"{' and '.join(read)}: {len(common)} answers in common. Compare runs of the same tasks.")
+    for path, own in ids.items():
+        if len(own) > len(common):
+            notify(f"{path}: {len(own) - len(common):,} of {len(own):,} answers are not in every run and are left out")
+    return {path: pred.take([one in common for one in ids[path]]) for path, pred in read.items()}
 
 
 def _joined(found: dict[str, uqeval.Predictions], key: str | None) -> dict[str, uqeval.Predictions]:

@@ -5,13 +5,22 @@ from typing import Annotated, Any
 import uqeval
 from uqeval._errors import InputError
 from uqeval.cli import options as o
-from uqeval.cli.output import check_outputs, print_bounds, print_evaluation, refuse_undefined, stdout, write_json
+from uqeval.cli.output import (
+    check_outputs,
+    print_bounds,
+    print_evaluation,
+    print_read_as,
+    refuse_undefined,
+    stdout,
+    write_json,
+)
 from uqeval.cli.pages import check_pdf, write_pages
 from uqeval.cli.progress import bars, status_console
 
 
 @o.with_columns
 @o.with_engine
+@o.with_logs
 def evaluate(
     predictions: o.Files,
     scores: o.Scores = None,
@@ -37,12 +46,15 @@ def evaluate(
     *,
     columns: dict[str, Any],
     where: dict[str, Any],
+    logs: dict[str, Any],
 ) -> None:
     """How well each score ranks errors, with intervals.
 
     Example:  uqeval evaluate preds.parquet --scores entropy,margin --by hospital --cluster patient --html report.html
 
     Example:  uqeval evaluate "preds/*.parquet" --scores entropy --engine local --memory 2GB
+
+    Example:  uqeval evaluate logs/   (of lm-eval, Inspect, HELM, Every Eval Ever, uqlm or lm-polygraph)
     """
     check_outputs({"--json": json, "--html": html, "--pdf": pdf}, predictions)
     check_pdf(pdf)
@@ -54,9 +66,13 @@ def evaluate(
         given |= {"method": None if method == "default" else method}
         _bounds(predictions, approx, o.listed(scores), given, columns, json, quiet)
         return
+    answers = o.read_log(predictions, {**columns, "by": by, "cluster": cluster}, logs)
+    files = predictions
+    if answers is not None:
+        columns, files = {}, list(answers.files)
     with bars(quiet) as progress:
         ev = uqeval.evaluate(
-            predictions if len(predictions) > 1 else predictions[0],
+            answers or (predictions if len(predictions) > 1 else predictions[0]),
             scores=o.listed(scores),
             metrics=o.listed(metrics),
             by=by,
@@ -76,10 +92,12 @@ def evaluate(
     if html is not None or pdf is not None:
         with status_console(quiet).status("Writing the report…"):
             further = _further(predictions, o.listed(beside), columns)
-            written = write_pages(ev, html, pdf, max_risk=max_risk, columns=further, files=predictions)
+            written = write_pages(ev, html, pdf, max_risk=max_risk, columns=further, files=files)
     if json is not None:
         write_json(ev.to_json(), json)
     shown = json != "-" and not quiet
+    if answers is not None and not quiet:
+        print_read_as(answers, json)
     if shown:
         print_evaluation(ev)
     for path in written if shown else ():

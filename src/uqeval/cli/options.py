@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -20,11 +21,12 @@ def option(text: str, *names: str, **more: Any) -> Any:
 
 _column = functools.partial(option, rich_help_panel="Columns")
 _engine = functools.partial(option, rich_help_panel="Many rows")
+_log = functools.partial(option, rich_help_panel="Logs of language models")
 
 
 Files = Annotated[
     list[str],
-    typer.Argument(help="CSV, Parquet, Arrow/Feather, JSON lines or NPZ; or a glob, an address, - for stdin."),
+    typer.Argument(help="CSV, Parquet, Arrow/Feather, JSON lines or NPZ; a glob, an address, - for stdin; LLM logs."),
 ]
 Scores = Annotated[
     list[str] | None,
@@ -153,8 +155,30 @@ def _chosen_engine(engine: str | None, memory: str | None, scheduler: str | None
     return {name: value for name, value in found.items() if value is not None}
 
 
+_LOGS: Group = {
+    "log_format": (
+        Annotated[
+            str | None,
+            _log("lm-eval, inspect, helm, every-eval-ever, uqlm or lm-polygraph; found by itself.", "--log-format"),
+        ],
+        None,
+    ),
+    "confidence": (
+        Annotated[list[str] | None, _log("Numbers in the log that are high where the model is sure, by comma.")],
+        None,
+    ),
+    "filter": (Annotated[str | None, _log("Which of several judgements of one answer.", "--filter")], None),
+}
+
+
+def _chosen_logs(log_format: str | None, confidence: list[str] | None, filter: str | None) -> dict[str, Any]:
+    found = {"format": log_format, "confidence": listed(confidence), "filter": filter}
+    return {name: value for name, value in found.items() if value is not None}
+
+
 with_columns = _grouped("columns", _COLUMNS, _chosen_columns)
 with_engine = _grouped("where", _ENGINES, _chosen_engine)
+with_logs = _grouped("logs", _LOGS, _chosen_logs)
 
 
 def listed(values: list[str] | None) -> list[str] | None:
@@ -165,9 +189,33 @@ def listed(values: list[str] | None) -> list[str] | None:
 
 
 def read(
-    paths: list[str], *, cluster: str | None, columns: dict[str, Any], by: str | None = None
+    paths: list[str],
+    *,
+    cluster: str | None,
+    columns: dict[str, Any],
+    by: str | None = None,
+    logs: dict[str, Any] | None = None,
 ) -> uqeval.Predictions:
-    """Predictions from files, with the columns that the command line names."""
+    """Predictions from files, with the columns that the command line names; or from logs."""
+    if (pred := read_log(paths, {**columns, "cluster": cluster, "group": by}, logs or {})) is not None:
+        return pred
     keys = {"group": by, "cluster": cluster}
     columns = columns | {role: name for role, name in keys.items() if name is not None}
     return uqeval.read_predictions(paths if len(paths) > 1 else paths[0], **columns)
+
+
+def read_log(paths: list[str], columns: dict[str, Any], logs: dict[str, Any]) -> uqeval.Predictions | None:
+    """The answers in logs of language models; None where the files are tables of predictions."""
+    from uqeval.inputs.files import is_log  # NumPy, which --help need not wait for
+
+    named = {name: value for name, value in columns.items() if value is not None}
+    if not logs and not is_log(paths):
+        return None
+    if strange := sorted(named.keys() - {"quality", "score"}):
+        if not logs and all(map(os.path.isfile, paths)):
+            return None  # whoever names columns reads a table
+        raise InputError(
+            f"`{strange[0]}` names a column of a table, but {paths[0]} is read as a log: its questions are clusters, "
+            f"its tasks groups. Leave it out."
+        )
+    return uqeval.read_logs(paths, **named, **logs)

@@ -26,6 +26,7 @@ from uqeval.cli.interrupt import stop_if_asked
 if TYPE_CHECKING:
     from uqeval.distributed.bounds.files import Certain
     from uqeval.evaluation.result import Evaluation, Panel
+    from uqeval.inputs import Predictions
 
 _CELL = 26  # characters of a metric column: "0.0059 (0.0043–0.0082) *"
 
@@ -208,6 +209,12 @@ def print_evaluation(ev: Evaluation, console: Console | None = None) -> None:
             out.print(Text(remark, style="dim"))  # names of users are no markup
     for note in (*ev.mixed_lines(), *ev.tie_notes(), *ev.warnings):
         out.print(Text(f"! {in_options(note)}", style="yellow"))
+
+
+def print_read_as(pred: Predictions, json: str | None) -> None:
+    """What of a log was taken for what; beside JSON on stdout it goes to stderr."""
+    if pred.read_as:
+        (stderr() if json == "-" else stdout()).print(Text(pred.read_as, style="dim"), soft_wrap=True)
 
 
 def refuse_undefined(lines: list[str]) -> None:

@@ -310,6 +310,8 @@ def score_columns(pattern: Names, names: Sequence[str]) -> dict[str, str]:
         return {}
     if isinstance(pattern, str) and "*" in pattern:
         found = {stars[0]: name for name, stars in _match("score", pattern, 1, names)}
+        if found and pattern == DEFAULTS["score"]:
+            _refuse_inspect(next(iter(found.values())), names)
         if not found and pattern != DEFAULTS["score"]:
             raise _absent("score", pattern, names)
         if not found and "score" in names:
@@ -320,3 +322,13 @@ def score_columns(pattern: Names, names: Sequence[str]) -> dict[str, str]:
     except InputError as error:
         raise InputError(f"{error} To choose scores by their names, pass scores=.") from None
     return {name.removeprefix("score_") or name: name for name in columns}
+
+
+def _refuse_inspect(column: str, names: Sequence[str]) -> None:
+    """The samples of an Inspect log have columns named as ours, which mean something else."""
+    if "epoch" in names and not {"sample_id", "eval_id"}.isdisjoint(names):
+        raise InputError(
+            f"These look like samples of an Inspect log (samples_df): there `{column}` says how good an answer is, and "
+            f"`error` is the text of a crash. Read the log with uqeval.read_logs (uqeval evaluate logs/), or name "
+            f'columns: quality="{column}", error=None and score= a column that is high where the model is unsure.'
+        )

@@ -6,6 +6,7 @@ Reads the columns that are needed and no others; columns are named in `columns`,
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Unpack
@@ -15,7 +16,7 @@ import numpy as np
 from uqeval._check import nearest
 from uqeval._errors import InputError
 from uqeval.inputs.columns import DEFAULTS, ColumnOptions, Columns, Plan, listed, plan_columns, refuse_csv_options
-from uqeval.inputs.paths import PathLike, expand, format_of, named, reading, same_columns
+from uqeval.inputs.paths import PathLike, expand, format_of, may_be_log, named, reading, same_columns
 from uqeval.inputs.predictions import Predictions, predictions_from_arrow
 from uqeval.inputs.texts import Opened, open_csv, open_json
 
@@ -156,6 +157,27 @@ class PredictionFiles:
             for name, values in found.items():
                 values += table[name].to_pylist()
         return found
+
+
+def is_log(paths: Sequence[str]) -> bool:
+    """Whether all are logs of language models, not tables of predictions: a folder, or a file of a known format."""
+    names = [os.path.expanduser(path) for path in paths]
+    if not names or not all(os.path.isdir(name) or (os.path.isfile(name) and _may_be_log(name)) for name in names):
+        return False
+    from uqeval.inputs.logs.reading import kind_of  # six formats, of which a table of predictions needs none
+
+    return all(os.path.isdir(name) or kind_of(name) is not None for name in names)
+
+
+def _may_be_log(name: str) -> bool:
+    """By its name, and of a table by its columns: those of a log hold texts."""
+    if not name.lower().endswith((".csv", ".parquet")):
+        return may_be_log(name)
+    try:
+        names = _OPENERS[format_of(name)](name, Columns()).names
+    except Exception:  # whoever reads it says what is wrong
+        return False
+    return not {"prompt", "prompts", "response", "responses"}.isdisjoint(names)
 
 
 def _columns_of(table: pa.Table) -> dict[str, pa.ChunkedArray]:

@@ -27,6 +27,7 @@ _EXTENSIONS = {
     ".ndjson": "jsonl",
     ".npz": "npz",
 }
+_LOGS = (".jsonl", ".jsonl.gz", ".json", ".eval", ".csv", ".parquet")  # of language models
 _TEXTS = (".csv", ".tsv", ".jsonl", ".ndjson")
 _PACKED = (".gz", ".zst", ".bz2")
 
@@ -98,7 +99,10 @@ def expand(path: PathLike | Sequence[PathLike]) -> list[str]:
 
 def _check_file(name: str) -> None:
     if os.path.isdir(name):
-        raise InputError(f'{name}: is a folder. Name its files, as in "{os.path.join(name, "*.parquet")}".')
+        raise InputError(
+            f'{name}: is a folder. Name its files, as in "{os.path.join(name, "*.parquet")}"; logs of LLMs are read '
+            f"by uqeval.read_logs."
+        )
     if not os.path.exists(name):
         folder = Path(name).parent
         there = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
@@ -117,6 +121,11 @@ def format_of(name: str) -> str:
         f"{name}: the extension {Path(name).suffix or '(none)'} is not known. "
         f"Supported are {', '.join(_EXTENSIONS)}, and {', '.join(_PACKED)} after {', '.join(_TEXTS)}."
     )
+
+
+def may_be_log(name: str) -> bool:
+    """Whether a file can be a log of a language model, by its name."""
+    return name.lower().endswith(_LOGS) or Path(name).name.startswith("ue_manager")
 
 
 def is_packed(name: str) -> bool:

@@ -98,6 +98,8 @@ class Predictions:
         `cluster_values` and `group_names` say what each code stands for.
     files : tuple of str
         The files that the rows were read from; empty for arrays.
+    read_as : str
+        What was taken for what, where a log was read; empty for all else.
 
     Examples
     --------
@@ -128,6 +130,7 @@ class Predictions:
     n: int
     n_classes: int
     files: tuple[str, ...] = ()
+    read_as: str = ""
 
     def __init__(
         self,

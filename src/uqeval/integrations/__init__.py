@@ -1,13 +1,13 @@
-"""Where people already log and train: MLflow, the Hugging Face `Trainer`, Lightning. Each loads when it is used."""
+"""Where people log, train and evaluate: MLflow, Hugging Face, Lightning, Inspect. Each loads when it is used."""
 
 from typing import TYPE_CHECKING, Any
 
 from uqeval._lazy import late
 
 if TYPE_CHECKING:
-    from uqeval.integrations import huggingface, lightning, mlflow
+    from uqeval.integrations import huggingface, inspect, lightning, mlflow
 
-__all__ = ["huggingface", "lightning", "mlflow"]
+__all__ = ["huggingface", "inspect", "lightning", "mlflow"]
 
 _find = late(__name__, {f"{__name__}.{name}": name for name in __all__})
 

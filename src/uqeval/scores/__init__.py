@@ -23,6 +23,8 @@ from uqeval.scores.members import (
 )
 from uqeval.scores.probs import bernoulli_variance, entropy, gap_to_certain, margin
 from uqeval.scores.registry import available, compute
+from uqeval.scores.samples import answer_disagreement, cluster_entropy, semantic_clusters
+from uqeval.scores.tokens import mean_token_entropy, mean_token_nll, perplexity, sequence_nll
 
 if TYPE_CHECKING:
     from uqeval.scores.features import KNNDistance, Mahalanobis, knn_distance, mahalanobis
@@ -31,8 +33,10 @@ __all__ = [
     "KNNDistance",
     "Mahalanobis",
     "aleatoric_entropy",
+    "answer_disagreement",
     "available",
     "bernoulli_variance",
+    "cluster_entropy",
     "compute",
     "dirichlet_differential_entropy",
     "dirichlet_entropy",
@@ -45,8 +49,13 @@ __all__ = [
     "mahalanobis",
     "margin",
     "max_logit",
+    "mean_token_entropy",
+    "mean_token_nll",
     "mutual_information",
+    "perplexity",
     "predicted_class_variance",
+    "semantic_clusters",
+    "sequence_nll",
     "total_entropy",
     "vacuity",
     "vote_entropy",

@@ -1,0 +1,101 @@
+"""Logs of language models on the command line: one command, no option, and what was read as what."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import llm_logs as logs
+from commands import call, fail, succeed
+
+WRITERS = {
+    "lm-eval-harness": logs.lm_eval,
+    "HELM": logs.helm,
+    "Every Eval Ever": logs.every_eval_ever,
+    "Inspect": lambda folder, *rows: logs.inspect_json(folder / "log.json", *rows),
+    "uqlm": lambda folder, *rows: logs.uqlm_csv(folder / "result.csv", *rows),
+    "lm-polygraph": lambda folder, *rows: logs.lm_polygraph(folder / "ue_manager_seed1", *rows),
+}
+
+
+def test_each_of_six_formats_is_evaluated_by_one_command_without_options(tmp_path):
+    pytest.importorskip("torch")
+    right, confidence = logs.answers()
+    for kind, write in WRITERS.items():
+        folder = tmp_path / kind.replace(" ", "-")
+        folder.mkdir()
+        path = write(folder, right, confidence)
+        for target in (folder, path):
+            out = succeed("evaluate", target)
+            assert out.startswith(f"{kind}: 60 answers"), kind
+            assert "quality" in out.splitlines()[0]
+            assert f"{60 - right.sum()} errors, accuracy {right.mean():.3f}" in out, kind
+
+
+def test_two_runs_are_paired_by_document_and_compared_in_accuracy_and_uncertainty(tmp_path):
+    right, confidence = logs.answers(200)
+    worse = right * (np.arange(200) % 3 > 0)
+    logs.lm_eval(tmp_path / "runA", right, confidence)
+    path = logs.lm_eval(tmp_path / "runB", worse, confidence, model="org__other")
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[:0:-1]))  # another order, and the first document is missing
+    out = succeed("compare", tmp_path / "runA", tmp_path / "runB", "--scores", "gap_to_certain")
+    assert "accuracy (higher is better), 199 rows" in out
+    assert "UQ-AUC (higher is better), 199 rows" in out
+    assert "1 of 200 answers are not in every run and are left out" in " ".join(out.split())
+    done = call("compare", tmp_path / "runA", tmp_path / "runB", "--scores", "gap_to_certain", "--json", "-")
+    accuracy, ranking = json.loads(done.out)
+    assert accuracy["pairs"][0]["difference"] == pytest.approx(right[1:].mean() - worse[1:].mean())
+    assert accuracy["pairs"][0]["p"] < 1e-6
+    assert ranking["metric"] == "uq_auc"
+    assert done.err.startswith("lm-eval-harness: 200 answers")
+
+
+def test_graded_answers_of_two_runs_are_compared_by_what_grades_allow(tmp_path):
+    right, confidence = logs.answers(100)
+    for name, grade in (("a", 0.5), ("b", 0.25)):
+        (tmp_path / name).mkdir()
+        path = logs.inspect_json(tmp_path / name / "log.json", right, confidence)
+        path.write_text(path.read_text().replace('"value": "C"', f'"value": {grade}'))
+    out = succeed("compare", tmp_path / "a", tmp_path / "b")
+    assert "accuracy of the surest 80% (higher is better), 100 rows" in out
+    assert "PRR (higher is better), 100 rows" in out
+
+
+def test_options_choose_quality_filter_and_direction(tmp_path):
+    right, confidence = logs.answers()
+    path = logs.inspect_json(tmp_path / "log.json", right, confidence)
+    out = succeed("evaluate", path, "--confidence", "metadata.difficulty", "--log-format", "inspect")
+    assert "uncertainty metadata.difficulty" in out
+    assert 'no filter "loose"' in fail("evaluate", logs.lm_eval(tmp_path, right, confidence), "--filter", "loose")
+    assert "`label` names a column of a table" in fail("evaluate", tmp_path, "--label", "y", "--filter", "none")
+    assert "`cluster` names a column of a table" in fail("evaluate", tmp_path, "--cluster", "doc_id")
+    assert "is no log that is known" in fail("evaluate", __file__, "--filter", "none")
+
+
+def test_a_report_names_the_files_of_the_logs(tmp_path):
+    right, confidence = logs.answers(100)
+    runs = [tmp_path / "a", tmp_path / "b"]
+    for run in runs:
+        logs.lm_eval(run, right, confidence)
+    succeed("evaluate", runs[0], "--html", tmp_path / "page.html", "--quiet")
+    assert "samples_arc_easy_2026-08-01" in (tmp_path / "page.html").read_text()
+    succeed("compare", *runs, "--html", tmp_path / "two.html", "--quiet", "--metric", "accuracy", "--score", "entropy")
+    assert (tmp_path / "two.html").read_text().count("samples_arc_easy_2026-08-01") >= 2
+
+
+def test_other_commands_read_logs_too(tmp_path):
+    right, confidence = logs.answers(400)
+    logs.lm_eval(tmp_path, right, confidence)
+    out = succeed("threshold", tmp_path, "--score", "gap_to_certain", "--max-risk", "0.25")
+    assert "With 95% confidence, at most 25% of the accepted" in " ".join(out.split())
+
+
+def test_a_table_with_named_columns_stays_a_table(tmp_path):
+    right, confidence = logs.answers()
+    path = logs.uqlm_csv(tmp_path / "result.csv", right, confidence)
+    out = succeed("evaluate", path, "--score-columns", "discrete_entropy_value", "--correct", "correct")
+    assert not out.startswith("uqlm")
+    assert "discrete_entropy_value ranks errors best" in out

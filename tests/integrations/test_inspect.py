@@ -1,0 +1,76 @@
+"""The metric that Inspect finds through our entry point, on scores with its attributes."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import llm_logs as logs
+import uqeval as uq
+from uqeval._errors import InputError
+from uqeval.integrations.inspect import uncertainty_metrics
+
+ROOT = Path(__file__).parents[2]
+
+
+def sample_scores(right, confidence, epochs=1, beside=False):
+    return [
+        SimpleNamespace(
+            score=SimpleNamespace(value="C" if hit else "I", metadata=None if beside else {"sure": float(sure)}),
+            sample_id=k // epochs,
+            sample_metadata={"sure": str(sure)} if beside else None,
+        )
+        for k, (hit, sure) in enumerate(zip(right, confidence, strict=True))
+    ]
+
+
+def test_the_metric_is_what_evaluate_gives_clustered_by_sample():
+    right, confidence = logs.answers(120)
+    for epochs in (1, 3):
+        clusters = np.arange(120) // epochs if epochs > 1 else None
+        ev = uq.evaluate(score={"sure": -confidence}, error=1 - right, clusters=clusters, metrics=["uq_auc", "aurc"])
+        for beside in (False, True):
+            found = uncertainty_metrics(sample_scores(right, confidence, epochs, beside), confidence="sure")
+            for name in ("uq_auc", "aurc"):
+                one = ev["sure", name]
+                assert [found[name], found[f"{name}_low"], found[f"{name}_high"]] == [one.value, one.low, one.high]
+            assert found["answers"] == 120
+    scores = sample_scores(right, confidence)
+    sure, unsure = (uncertainty_metrics(scores, **{way: "sure"})["uq_auc"] for way in ("confidence", "uncertainty"))
+    assert unsure == pytest.approx(1 - sure)
+
+
+def test_answers_that_were_not_scored_or_have_no_number_are_left_out_and_counted():
+    right, confidence = logs.answers(50)
+    scores = sample_scores(right, confidence)
+    scores[0].score.value = float("nan")
+    scores[1].score.metadata = None
+    assert uncertainty_metrics(scores, confidence="sure")["answers"] == 48
+    with pytest.raises(InputError, match="0 of 49 scored answers have a number `unsure`"):
+        uncertainty_metrics(scores, confidence="unsure")
+    for both in ({}, {"confidence": "sure", "uncertainty": "sure"}):
+        with pytest.raises(InputError, match="Pass one of confidence= and uncertainty="):
+            uncertainty_metrics(scores, **both)
+
+
+def test_the_entry_point_names_a_module_that_registers_the_metric():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    home = project["entry-points"]["inspect_ai"]["uqeval"]
+    source = (ROOT / "src" / Path(*home.split("."))).with_suffix(".py").read_text()
+    assert 'metric("uncertainty", scores="unreduced")' in source
+
+
+def test_inspect_itself_finds_and_runs_the_metric():
+    scorer = pytest.importorskip("inspect_ai.scorer")
+    from uqeval.integrations.inspect_registry import uncertainty
+
+    right, confidence = logs.answers(40)
+    scores = [
+        scorer.SampleScore(score=scorer.Score(value="C" if hit else "I", metadata={"sure": sure}), sample_id=k)
+        for k, (hit, sure) in enumerate(zip(right, confidence, strict=True))
+    ]
+    assert uncertainty(confidence="sure")(scores)["uq_auc"] == uq.metrics.uq_auc(-confidence, 1 - right)
