@@ -99,6 +99,8 @@ class Predictions:
         `cluster_values` and `group_names` say what each code stands for.
     files : tuple of str
         The files that the rows were read from; empty for arrays.
+    columns : tuple of (str, tuple of str)
+        The columns of those files: the part, and which play it.
 
     Examples
     --------
@@ -129,6 +131,7 @@ class Predictions:
     n: int
     n_classes: int
     files: tuple[str, ...] = ()
+    columns: tuple[tuple[str, tuple[str, ...]], ...] = ()  # of those files: part, and who plays it
 
     def __init__(
         self,
