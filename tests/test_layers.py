@@ -16,6 +16,7 @@ LAYERS = [
     "_lazy",
     "_lanes",
     "_files",
+    "schemas",
     "kernels",
     "_check",
     "_rows",
@@ -28,17 +29,20 @@ LAYERS = [
     "decide",
     "evaluation",
     "distributed",
+    "gate",
     "datasets",
     "methods",
     "plot",
     "pages",
     "reproduce",
     "cli",
+    "pytest_plugin",
 ]
 # Who may import which third party, and why only inside functions where that is so.
 ROOMS = {
     "scipy": "_result scores metrics inference decide evaluation methods",
     "narwhals": "inputs distributed",
+    "pytest": "pytest_plugin",
     "fsspec": "inputs",
     "pyarrow": "inputs _result distributed datasets",
     "pandas": "_result distributed",
@@ -86,22 +90,43 @@ LATE_OWN = {
     "uqeval.distributed.bounds.files": "of rows that stream by",
     **{
         f"uqeval.cli.{name}": "0.3 s for all commands, of which one is called"
-        for name in ("check", "compare", "demo", "doctor", "evaluate", "power", "reproduce_human", "threshold")
+        for name in (
+            "apply",
+            "check",
+            "compare",
+            "demo",
+            "doctor",
+            "evaluate",
+            "gate",
+            "power",
+            "reproduce_human",
+            "threshold",
+        )
     },
     **{
         f"uqeval.{name}": "NumPy, which the help of the commands need not wait for"
         for name in (
             "_check",
             "_result",
+            "decide.apply",
             "decide.results",
             "decide.rows",
+            "distributed.evaluate",
             "distributed.memory",
             "inputs.columns",
+            "gate.judge",
+            "gate.outputs",
+            "gate.policy",
+            "inputs.elsewhere",
             "inputs.files",
+            "inputs.matching",
+            "inputs.origin",
+            "inputs.paths",
             "pages.words",
         )
     },
     "uqeval.cli.main": "0.3 s in which Ctrl-C would print a traceback",
+    "uqeval.evaluation.unpaired": "few compare what was stored",
     "uqeval.evaluation.compare": "what evaluates need not wait for it",
     **{f"uqeval.inputs.{name}": "words for what is wrong" for name in ("guess", "strangers")},
     "uqeval.pages.paper": "0.5 s for what makes pages, and most commands make none",

@@ -9,14 +9,15 @@ from uqeval._lazy import late
 from uqeval._version import __version__
 
 if TYPE_CHECKING:
-    from uqeval import datasets, decide, distributed, inference, kernels, metrics, plot, scores, truth
+    from uqeval import datasets, decide, distributed, gate, inference, kernels, metrics, plot, schemas, scores, truth
     from uqeval.decide.choose import choose_threshold
     from uqeval.decide.dominance import Dominance, dominance
     from uqeval.decide.label_noise import LabelNoise, label_noise
     from uqeval.decide.monitor import Check
     from uqeval.decide.risk_map import RiskMap, risk_map
     from uqeval.decide.set_valued import SetValuedClassifier
-    from uqeval.decide.threshold import Threshold, Thresholds
+    from uqeval.decide.threshold import Threshold
+    from uqeval.decide.thresholds import Thresholds
     from uqeval.distributed.compare import compare
     from uqeval.distributed.evaluate import evaluate
     from uqeval.evaluation.comparison import Comparison
@@ -58,6 +59,7 @@ __all__ = [
     "dominance",
     "estimate",
     "evaluate",
+    "gate",
     "inference",
     "kernels",
     "label_noise",
@@ -68,6 +70,7 @@ __all__ = [
     "report",
     "risk_map",
     "sample_size",
+    "schemas",
     "scores",
     "truth",
 ]
@@ -84,8 +87,8 @@ _find = late(
         "detectable_difference estimate pearson sample_size",
         "uqeval.inputs": "Predictions read_predictions",
         "uqeval.pages.report": "report",
-        **{f"uqeval.{name}": name for name in ("datasets", "kernels", "methods", "metrics", "pages", "plot")},
-        **{f"uqeval.{name}": name for name in ("reproduce", "scores", "truth")},
+        **{f"uqeval.{name}": name for name in ("datasets", "gate", "kernels", "methods", "metrics", "pages", "plot")},
+        **{f"uqeval.{name}": name for name in ("reproduce", "schemas", "scores", "truth")},
     },
 )
 

@@ -34,6 +34,7 @@ DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(path for path in DOCS.rglob("*.md") if not path.parts[-2].startswith("_"))]
 PAGES = [path for path in PAGES if not any(part.startswith("_") for part in path.relative_to(ROOT).parts)]
 MODULES = ("", "truth", "scores", "metrics", "inference", "decide", "distributed", "plot", "methods", "datasets")
+MODULES = (*MODULES, "gate", "schemas")
 BUILD = "-W --keep-going -b html docs"
 
 _FENCE = re.compile(r"^```(?P<kind>[^\n`]*)\n(?P<body>.*?)^```[ \t]*$", re.M | re.S)
@@ -200,6 +201,8 @@ def folder(tmp_path, monkeypatch):
     pa.csv.write_csv(pa.table({"score_entropy": entropy, "error": error}), "scores.csv")
     chosen = uq.choose_threshold("entropy", predictions=pred.take(rows[:1000]), max_risk=0.05)
     Path("threshold.json").write_text(chosen.to_json(), encoding="utf-8")
+    policy = '[[rule]]\nmetric = "uq_auc"\nscore = "entropy"\nat_least = 0.8\n'
+    Path("policy.toml").write_text(policy, encoding="utf-8")
     return tmp_path
 
 

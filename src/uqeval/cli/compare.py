@@ -18,6 +18,7 @@ from uqeval.cli import options as o
 from uqeval.cli.output import check_outputs, refuse_undefined, stdout, write_json
 from uqeval.cli.pages import check_pdf, write_pages
 from uqeval.cli.progress import bars
+from uqeval.cli.told import provenance, write_csv
 
 
 @o.with_columns
@@ -45,6 +46,7 @@ def compare(
     html: o.Html = None,
     pdf: o.Pdf = None,
     json: o.Json = None,
+    csv: o.Csv = None,
     strict: o.Strict = False,
     quiet: o.Quiet = False,
     seed: o.Seed = 0,
@@ -57,8 +59,12 @@ def compare(
     Example:  uqeval compare preds.parquet --scores entropy,margin,mutual_information --baseline entropy
 
     Example:  uqeval compare a.csv b.csv --key id --scores entropy --metric uq_auc,aurc
+
+    What `evaluate --json` wrote stands for the rows of an earlier test set: that is unpaired, and finds less.
+
+    Example:  uqeval compare new.parquet old.json --scores entropy
     """
-    check_outputs({"--json": json, "--html": html, "--pdf": pdf}, predictions)
+    check_outputs({"--json": json, "--html": html, "--pdf": pdf, "--csv": csv}, predictions)
     chosen = ["uq_auc"] if metric is None else list(dict.fromkeys(o.listed(metric) or []))
     if not chosen:
         raise InputError("--metric names no metric.")
@@ -76,8 +82,19 @@ def compare(
     }
     how |= {"method": method, "resamples": resamples, "seed": seed}
     notes: list[str] = []
+    stored = [path for path in predictions if o.is_stored(path)]
     with bars(quiet) as progress:
-        if len(predictions) == 1:
+        if stored:
+            if key is not None or where or method != "influence" or largest_cluster is not None or risk is not None:
+                raise InputError(
+                    f"{stored[0]} holds estimates and no rows: leave --key, --engine, --method, --risk and "
+                    f"--largest-cluster out, or name files of predictions."
+                )
+            asked: dict[str, Any] = {"by": by, "cluster": cluster, "seed": seed, "columns": columns}
+            evaluations = _evaluations(predictions, chosen, o.listed(scores), level, asked)
+            given = {name: how[name] for name in ("scores", "baseline", "adjust", "level")}
+            results = [uqeval.compare(evaluations, metric=name, **given) for name in chosen]
+        elif len(predictions) == 1:
             columns |= {} if key is None else {"id": key}
             how |= {"by": by, "cluster": cluster, **where, **columns}
             results = [uqeval.compare(predictions[0], metric=name, progress=progress, **how) for name in chosen]
@@ -91,10 +108,13 @@ def compare(
                 models = _models(predictions, key, by, cluster, columns)
             results = [uqeval.compare(models, metric=name, progress=progress, **how) for name in chosen]
     results = [replace(result, warnings=tuple(dict.fromkeys((*notes, *result.warnings)))) for result in results]
-    written = write_pages(
-        results[0], html, pdf, files=predictions
-    )  # files first: who reads the terminal may leave early
+    # Files first: who reads the terminal may leave early.
+    written = write_pages(results[0], html, pdf, files=predictions)
+    if csv is not None:
+        write_csv((row for result in results for row in result.frame_rows()), csv)
     if json is not None:
+        beside = provenance(predictions, columns=columns, by=by, cluster=cluster, seed=seed)
+        results = [replace(result, provenance=beside) for result in results]
         text = results[0].to_json() if len(results) == 1 else "[" + ",\n".join(r.to_json() for r in results) + "]"
         write_json(text, json)
     shown = json != "-" and not quiet
@@ -106,6 +126,22 @@ def compare(
         if result.run is not None:
             stdout().print(str(result.run), style="dim", markup=False)
     refuse_undefined([line for result in results for line in result.undefined_lines()] if strict else [])
+
+
+def _evaluations(
+    paths: list[str], metrics: list[str], scores: list[str] | None, level: float, asked: dict[str, Any]
+) -> dict[str, uqeval.Evaluation]:
+    """Of each path: an evaluation that was stored, or one made now, with what tells whether their rows are the same."""
+    found = {}
+    for path in paths:
+        if o.is_stored(path):
+            found[path] = o.stored_evaluation(path)
+            continue
+        options, keys = asked["columns"], {name: asked[name] for name in ("by", "cluster", "seed")}
+        ev = uqeval.evaluate(path, scores=scores, metrics=metrics, level=level, **keys, **options)
+        pred = None if ev.source is None else ev.source.pred
+        found[path] = replace(ev, provenance=provenance([path], pred, columns=options, **keys))
+    return found
 
 
 def _models(
@@ -120,33 +156,12 @@ def _models(
 
 def _joined(found: dict[str, uqeval.Predictions], key: str | None) -> dict[str, uqeval.Predictions]:
     """Models by short name, their rows in the same order."""
+    from uqeval.inputs.matching import in_same_order  # NumPy, which --help need not wait for
+
     stems = {path: Path(path).stem for path in found}
     names = {path: stem if list(stems.values()).count(stem) == 1 else path for path, stem in stems.items()}
-    if key is None:
-        return {names[path]: pred for path, pred in found.items()}
-    (first, reference), *rest = found.items()
-    joined = {names[first]: reference}
-    places = _places(first, reference, key)
-    for path, pred in rest:
-        other = _places(path, pred, key)
-        missing, extra = places.keys() - other.keys(), other.keys() - places.keys()
-        if missing or extra:
-            example = sorted(missing or extra)[0]
-            raise InputError(
-                f"--key {key}: {len(missing)} rows of {first} are not in {path}, and {len(extra)} the other way round "
-                f"(first: {example}). Give every model the same rows."
-            )
-        joined[names[path]] = pred.take([other[name] for name in places])
-    return joined
-
-
-def _places(path: str, pred: uqeval.Predictions, key: str) -> dict[str, int]:
-    if pred.ids is None:
-        raise InputError(f"{path}: --key {key}: the file has no such column.")
-    places = {str(name): k for k, name in enumerate(pred.ids)}
-    if len(places) < pred.n:
-        raise InputError(f"{path}: --key {key}: {pred.n - len(places)} rows repeat a key. Keys must be unique.")
-    return places
+    joined = found if key is None else in_same_order(found, key)
+    return {names[path]: pred for path, pred in joined.items()}
 
 
 def print_comparison(result: uqeval.Comparison, console: Console | None = None) -> None:
