@@ -83,7 +83,8 @@ def _mathml(translator: Any, node: Any, display: str) -> None:
 # `name` in a docstring is code, and a link where it is a public name with its module.
 _CODE = re.compile(r":[\w:]+:`[^`]*`|``.*?``|`([^`\n]+)`")
 _LITERAL = re.compile(r"(?<=/)\*|\|(?=\S[^|`]*\S\|)|(?<=\S)\|(?=\s)")  # "preds/*.csv", "|a − b|"
-_ROOMS = ("datasets", "decide", "inference", "integrations", "methods", "metrics", "plot", "scores", "sklearn", "truth")
+_ROOMS = ("datasets", "decide", "gate", "inference", "integrations", "methods", "metrics", "plot", "schemas", "scores")
+_ROOMS += ("sklearn", "truth")
 _TOP = {name for name in uqeval.__all__ if name not in (*_ROOMS, "kernels", "__version__")}
 
 

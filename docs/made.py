@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import sys
 import warnings
 from pathlib import Path
@@ -38,10 +39,21 @@ def everything() -> None:
         (MADE / folder).mkdir(parents=True, exist_ok=True)
     charts_and_report()
     helps()
+    schemas()
     speed()
     methods()
     heat_maps()
     stamp.touch()
+
+
+def schemas() -> None:
+    """The contract of each JSON output, as a file of the site."""
+    import uqeval
+
+    folder = MADE / "pages" / "schemas"
+    folder.mkdir(exist_ok=True)
+    for path in (Path(uqeval.__file__).parent / "schemas").glob("*.json"):
+        shutil.copy(path, folder)
 
 
 def charts_and_report() -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import subprocess
 import sys
 import warnings
 from typing import NamedTuple
 from unittest import mock
+
+import pytest
 
 from uqeval.cli.main import main
 
@@ -47,6 +50,14 @@ def spawn(*args, env=None, **kwargs):
     return subprocess.run(
         command, capture_output=True, env=base | {"PYTHONUTF8": "1"} | (env or {}), timeout=120, check=False, **kwargs
     )
+
+
+def loaded(text):
+    """What JSON of a command says, but for where it comes from: strict JSON, without `provenance`."""
+    data = json.loads(text, parse_constant=pytest.fail)
+    for one in data if isinstance(data, list) else [data]:
+        one.pop("provenance", None)
+    return data
 
 
 def succeed(*args):

@@ -16,6 +16,7 @@ LAYERS = [
     "_lazy",
     "_lanes",
     "_files",
+    "schemas",
     "kernels",
     "_check",
     "_rows",
@@ -29,6 +30,7 @@ LAYERS = [
     "evaluation",
     "torch",
     "distributed",
+    "gate",
     "datasets",
     "methods",
     "sklearn",
@@ -37,11 +39,13 @@ LAYERS = [
     "reproduce",
     "integrations",
     "cli",
+    "pytest_plugin",
 ]
 # Who may import which third party, and why only inside functions where that is so.
 ROOMS = {
     "scipy": "_result scores metrics inference decide evaluation methods",
     "narwhals": "inputs distributed",
+    "pytest": "pytest_plugin",
     "fsspec": "inputs",
     "pyarrow": "inputs _result distributed datasets",
     "pandas": "_result distributed",
@@ -96,22 +100,43 @@ LATE_OWN = {
     "uqeval.distributed.bounds.files": "of rows that stream by",
     **{
         f"uqeval.cli.{name}": "0.3 s for all commands, of which one is called"
-        for name in ("check", "compare", "demo", "doctor", "evaluate", "power", "reproduce_human", "threshold")
+        for name in (
+            "apply",
+            "check",
+            "compare",
+            "demo",
+            "doctor",
+            "evaluate",
+            "gate",
+            "power",
+            "reproduce_human",
+            "threshold",
+        )
     },
     **{
         f"uqeval.{name}": "NumPy, which the help of the commands need not wait for"
         for name in (
             "_check",
             "_result",
+            "decide.apply",
             "decide.results",
             "decide.rows",
+            "distributed.evaluate",
             "distributed.memory",
             "inputs.columns",
+            "gate.judge",
+            "gate.outputs",
+            "gate.policy",
+            "inputs.elsewhere",
             "inputs.files",
+            "inputs.matching",
+            "inputs.origin",
+            "inputs.paths",
             "pages.words",
         )
     },
     "uqeval.cli.main": "0.3 s in which Ctrl-C would print a traceback",
+    "uqeval.evaluation.unpaired": "few compare what was stored",
     "uqeval.evaluation.compare": "what evaluates need not wait for it",
     **{f"uqeval.inputs.{name}": "words for what is wrong" for name in ("guess", "strangers")},
     "uqeval.inputs.estimator": "what reads files needs none of it",

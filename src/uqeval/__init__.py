@@ -9,14 +9,15 @@ from uqeval._lazy import late
 from uqeval._version import __version__
 
 if TYPE_CHECKING:
-    from uqeval import datasets, decide, distributed, inference, kernels, metrics, plot, scores, truth
+    from uqeval import datasets, decide, distributed, gate, inference, kernels, metrics, plot, schemas, scores, truth
     from uqeval.decide.choose import choose_threshold
     from uqeval.decide.dominance import Dominance, dominance
     from uqeval.decide.label_noise import LabelNoise, label_noise
     from uqeval.decide.monitor import Check
     from uqeval.decide.risk_map import RiskMap, risk_map
     from uqeval.decide.set_valued import SetValuedClassifier
-    from uqeval.decide.threshold import Threshold, Thresholds
+    from uqeval.decide.threshold import Threshold
+    from uqeval.decide.thresholds import Thresholds
     from uqeval.distributed.compare import compare
     from uqeval.distributed.evaluate import evaluate
     from uqeval.evaluation.comparison import Comparison
@@ -59,6 +60,7 @@ __all__ = [
     "dominance",
     "estimate",
     "evaluate",
+    "gate",
     "inference",
     "kernels",
     "label_noise",
@@ -70,6 +72,7 @@ __all__ = [
     "report",
     "risk_map",
     "sample_size",
+    "schemas",
     "scores",
     "truth",
 ]
@@ -87,8 +90,9 @@ _find = late(
         "uqeval.inputs": "Predictions read_predictions",
         "uqeval.inputs.logs.reading": "read_logs",
         "uqeval.pages.report": "report",
-        **{f"uqeval.{name}": name for name in ("datasets", "kernels", "methods", "metrics", "pages", "plot")},
-        **{f"uqeval.{name}": name for name in ("integrations", "reproduce", "scores", "sklearn", "torch", "truth")},
+        **{f"uqeval.{name}": name for name in ("datasets", "gate", "kernels", "methods", "metrics", "pages", "plot")},
+        **{f"uqeval.{name}": name for name in ("integrations", "reproduce", "schemas", "scores", "sklearn", "torch")},
+        "uqeval.truth": "truth",
     },
 )
 

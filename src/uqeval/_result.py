@@ -1,18 +1,24 @@
 """What every result can do: plain values, JSON, a frame, a table in a notebook; and how a number is written."""
 
+import csv
 import html
+import io
 import json
 import math
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from uqeval import kernels
 from uqeval._check import check_choice
+from uqeval._errors import InputError
 from uqeval._version import __version__
+
+SCHEMA_VERSION = 1  # of all JSON that is read back
 
 
 class Grid(NamedTuple):
@@ -142,6 +148,72 @@ def to_frame(rows: list[dict[str, Any]], kind: str | None = None) -> Any:
     import pyarrow
 
     return pyarrow.table(columns)
+
+
+def csv_text(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Rows of one shape as CSV. A spreadsheet would compute a text that begins like a formula: it gets a ' in front."""
+    text, found = io.StringIO(), list(rows)
+    writer = csv.writer(text, lineterminator="\n")
+    if found:
+        writer.writerow([_unformulated(name) for name in found[0]])
+        writer.writerows([_unformulated(value) for value in row.values()] for row in found)
+    return text.getvalue()
+
+
+def _unformulated(value: Any) -> Any:
+    """Only texts can be formulas: a negative number stays one."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
+
+
+def read_json(text: str | Path, what: str) -> dict[str, Any]:
+    """The object in a JSON text, or in the file of that path, of the schema that this version reads."""
+    path = text
+    try:
+        if isinstance(text, Path) or not (len(text) > _LONGEST_NAME or "\n" in text or text.lstrip()[:1] in ("{", "")):
+            text = Path(text).read_text(encoding="utf-8")
+        data = json.loads(text)
+        schema = data.pop("schema_version")
+    except OSError as error:
+        raise InputError(f"The {what} file {str(path)!r} cannot be read ({error.strerror}).") from None
+    except (ValueError, TypeError, KeyError, AttributeError):
+        kind = kind_of_text(text) if isinstance(text, str) else "no text"
+        raise InputError(f"This is not the JSON of a {what}: it is {kind}. Pass what to_json wrote.") from None
+    if schema != SCHEMA_VERSION:
+        raise InputError(f"The {what} has schema_version {short(schema)}; this uqeval reads {SCHEMA_VERSION}.")
+    return data
+
+
+def kind_of_text(text: str) -> str:
+    """What a file that is not what it should be holds, in words: never its content, which may be private or long."""
+    if not text.strip():
+        return "nothing"
+    try:
+        data = json.loads(text)
+    except ValueError:
+        begins = text.lstrip()[:1] in ("{", "[")
+        return "broken JSON (cut off, or changed by hand)" if begins else "no JSON"
+    if not isinstance(data, dict):
+        return "a list" if isinstance(data, list) else "a single value"
+    for key, kind in _KINDS.items():
+        if key in data:
+            return kind
+    return "JSON of something else"
+
+
+_LONGEST_NAME = 1024  # characters of a path
+# By what only they have.
+_KINDS = {
+    "log_wealth": "a check",
+    "thresholds": "thresholds",
+    "rows_needed": "a threshold",
+    "estimates": "an evaluation",
+    "pairs": "a comparison",
+}
+
+
+def short(value: Any) -> str:
+    """A value inside a message."""
+    return text if len(text := repr(value)) <= 40 else f"a {type(value).__name__}"
 
 
 def number(x: float, digits: int = 3) -> str:

@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 
 import uqeval as uq
 from cases import each
-from commands import call, fail, misuse, spawn, succeed
+from commands import call, fail, loaded, misuse, spawn, succeed
 from uqeval.cli.main import make_app
 from uqeval.inputs.files import PredictionFiles
 
@@ -53,10 +53,6 @@ def write_csv(path, data):
 @pytest.fixture
 def csv(tmp_path):
     return write_csv(tmp_path / "preds.csv", columns())
-
-
-def loaded(text):
-    return json.loads(text, parse_constant=pytest.fail)
 
 
 def estimates(text):
@@ -250,6 +246,8 @@ def test_json_to_a_file_leaves_the_table_on_stdout(csv, tmp_path):
         "warnings",
         "versions",
         "classes",
+        "level",
+        "two_targets",
     ]
 
 

@@ -16,7 +16,7 @@ import pytest
 
 import uqeval as uq
 from cases import each
-from commands import call, fail, succeed
+from commands import call, fail, loaded, succeed
 from uqeval.distributed import memory as bigger
 from uqeval.distributed.engines.local import moving
 
@@ -112,7 +112,7 @@ def test_files_that_would_not_fit_are_read_piece_by_piece_and_that_is_said(rows,
     assert "the rows would need about" in done.err
     assert "piece by piece" in done.err
     assert_same_json(memory, done.out)
-    assert succeed("evaluate", rows, *SOME, "--engine", "memory") == memory
+    assert loaded(succeed("evaluate", rows, *SOME, "--engine", "memory")) == loaded(memory)
     assert call("evaluate", rows, "--quiet", "--json", "x.json").err == ""
 
 

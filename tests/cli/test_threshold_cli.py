@@ -18,6 +18,7 @@ from scipy.stats import binomtest
 import commands
 import uqeval as uq
 from cases import each
+from commands import loaded
 from uqeval import _files
 from uqeval.decide.threshold import shown
 
@@ -29,10 +30,6 @@ call, spawn, succeed, fail, misuse = (
 check, spawn_check, succeed_check, fail_check = (
     partial(function, "check") for function in (commands.call, commands.spawn, commands.succeed, commands.fail)
 )
-
-
-def loaded(text):
-    return json.loads(text, parse_constant=pytest.fail)
 
 
 def data(*args):

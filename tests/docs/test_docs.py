@@ -34,7 +34,8 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(path for path in DOCS.rglob("*.md") if not path.parts[-2].startswith("_"))]
 PAGES = [path for path in PAGES if not any(part.startswith("_") for part in path.relative_to(ROOT).parts)]
-MODULES = ("", "truth", "scores", "metrics", "inference", "decide", "distributed", "plot", "datasets")
+MODULES = ("", "truth", "scores", "metrics", "inference", "decide", "distributed", "plot", "datasets", "gate")
+MODULES = (*MODULES, "schemas")
 EXTRAS = {
     "methods": ["torch", "sklearn"],
     "torch": ["torch", "torchmetrics"],
@@ -211,6 +212,8 @@ def folder(tmp_path, monkeypatch):
     llm_logs.lm_eval(tmp_path / "logs", right, confidence)
     llm_logs.lm_eval(tmp_path / "runA", right, confidence)
     llm_logs.lm_eval(tmp_path / "runB", llm_logs.answers(400, seed=1)[0], confidence)
+    policy = '[[rule]]\nmetric = "uq_auc"\nscore = "entropy"\nat_least = 0.8\n'
+    Path("policy.toml").write_text(policy, encoding="utf-8")
     return tmp_path
 
 

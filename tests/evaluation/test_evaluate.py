@@ -704,6 +704,8 @@ def test_dict_and_json_hold_the_documented_keys_and_plain_values_only(grouped):
         "warnings",
         "versions",
         "classes",
+        "level",
+        "two_targets",
     ]
     for row in data["estimates"]:
         assert list(row) == [
@@ -718,6 +720,12 @@ def test_dict_and_json_hold_the_documented_keys_and_plain_values_only(grouped):
             "level",
             "method",
             "n",
+            "n_errors",
+            "n_clusters",
+            "n_eff",
+            "n_clusters_eff",
+            "degenerate",
+            "warnings",
             "undefined",
         ]
     assert set(data["tie_rate"]) == {"entropy", "margin"}

@@ -20,6 +20,7 @@ from uqeval._files import locked, whole_file
 from uqeval.cli import options as o
 from uqeval.cli.output import check_outputs, in_options, stderr, stdout, write_json
 from uqeval.cli.progress import status_console
+from uqeval.cli.told import provenance, with_provenance
 
 if TYPE_CHECKING:
     from uqeval.decide.rows import Target
@@ -66,7 +67,7 @@ def check(
     from uqeval.decide.rows import UNWEIGHTED  # NumPy, which --help need not wait for
 
     check_outputs({"--json": json, "--state": state}, [threshold, *predictions])
-    promise = _load(threshold, max_risk)
+    promise = load_threshold(threshold, max_risk)
     if state is not None:
         _previous(state)  # a wrong file is said before the work
     with status_console(quiet).status("Reading…") as progress, collected() as notes:
@@ -97,14 +98,18 @@ def check(
             with nullcontext() if state is None else whole_file(state, "--state") as part:  # last: when all went well
                 if part is not None:
                     _write_surely(part, result.to_json() + "\n")
+                told = ""
+                if json is not None:
+                    beside = provenance(predictions, found, columns=columns, cluster=cluster)
+                    told = with_provenance(result.to_json(), beside)
                 if json not in (None, "-"):
-                    write_json(result.to_json(), json)
+                    write_json(told, json)
     if not promise.feasible:
         notes.append("The threshold accepts nothing, so that there is nothing to check.")
     if previous is not None and not again and result.batches[-1:] and result.batches[-1] in previous.batches:
         notes.append("These may be rows of an earlier look: they are too few, or too alike, to tell.")
     if json == "-":
-        write_json(result.to_json(), json)
+        write_json(told, json)
     elif not quiet:
         print_check(promise, result, notes)
     if not result.holds:
@@ -137,9 +142,9 @@ def _write_surely(path: Path, text: str) -> None:
         os.fsync(file.fileno())
 
 
-def _load(path: str, max_risk: float | None) -> uqeval.Threshold:
+def load_threshold(path: str, max_risk: float | None) -> uqeval.Threshold:
     """The threshold of the file, or the one that --max-risk picks."""
-    from uqeval.decide.results import kind_of_text  # NumPy, which --help need not wait for
+    from uqeval._result import kind_of_text  # NumPy, which --help need not wait for
 
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -190,7 +195,7 @@ def _previous(state: str) -> uqeval.Check | None:
     try:
         return uqeval.Check.from_json(text if text.lstrip().startswith("{") else "{")
     except InputError as problem:
-        from uqeval.decide.results import kind_of_text  # NumPy, which --help need not wait for
+        from uqeval._result import kind_of_text  # NumPy, which --help need not wait for
 
         kind = kind_of_text(text)
         raise InputError(f"--state {state}: {problem}" if kind == "a check" else _no_state(state, kind)) from None

@@ -17,7 +17,8 @@ from uqeval._files import identity
 from uqeval.cli import options as o
 from uqeval.cli.output import check_outputs, in_options, print_read_as, refuse_undefined, stdout, write_json
 from uqeval.cli.pages import check_pdf, write_pages
-from uqeval.cli.progress import bars
+from uqeval.cli.progress import bars, status_console
+from uqeval.cli.told import provenance, write_csv
 
 
 @o.with_columns
@@ -46,6 +47,7 @@ def compare(
     html: o.Html = None,
     pdf: o.Pdf = None,
     json: o.Json = None,
+    csv: o.Csv = None,
     strict: o.Strict = False,
     quiet: o.Quiet = False,
     seed: o.Seed = 0,
@@ -61,8 +63,12 @@ def compare(
     Example:  uqeval compare a.csv b.csv --key id --scores entropy --metric uq_auc,aurc
 
     Example:  uqeval compare runA/ runB/   (LLM logs: accuracy and uncertainty, paired by document)
+
+    What `evaluate --json` wrote stands for the rows of an earlier test set: that is unpaired, and finds less.
+
+    Example:  uqeval compare new.parquet old.json --scores entropy
     """
-    check_outputs({"--json": json, "--html": html, "--pdf": pdf}, predictions)
+    check_outputs({"--json": json, "--html": html, "--pdf": pdf, "--csv": csv}, predictions)
     chosen = None if metric is None else list(dict.fromkeys(o.listed(metric) or []))
     check_pdf(pdf)
     how: dict[str, Any] = {
@@ -75,9 +81,21 @@ def compare(
     }
     how |= {"method": method, "resamples": resamples, "seed": seed}
     notes: list[str] = []
+    stored = [path for path in predictions if o.is_stored(path)]
     source: Any = predictions[0]
     read: list[uqeval.Predictions] = []
-    if len(predictions) > 1:
+    if stored:
+        if key is not None or where or method != "influence" or largest_cluster is not None or risk is not None:
+            raise InputError(
+                f"{stored[0]} holds estimates and no rows: leave --key, --engine, --method, --risk and "
+                f"--largest-cluster out, or name files of predictions."
+            )
+        chosen = _usual(read) if chosen is None else chosen
+        asked: dict[str, Any] = {"by": by, "cluster": cluster, "seed": seed, "columns": columns}
+        with status_console(quiet).status("Evaluating…"):
+            source = _evaluations(predictions, chosen, how["scores"], level, asked)
+        how = {name: how[name] for name in ("scores", "baseline", "adjust", "level")}
+    elif len(predictions) > 1:
         if where:
             raise InputError(
                 "Models are compared in memory only. An engine compares scores of one source (several files: one "
@@ -99,8 +117,13 @@ def compare(
         results = [uqeval.compare(source, metric=name, progress=progress, **how) for name in chosen]
     results = [replace(result, warnings=tuple(dict.fromkeys((*notes, *result.warnings)))) for result in results]
     files = [file for pred in read for file in pred.files] or predictions
-    written = write_pages(results[0], html, pdf, files=files)  # first: who reads the terminal may leave early
+    # Files first: who reads the terminal may leave early.
+    written = write_pages(results[0], html, pdf, files=files)
+    if csv is not None:
+        write_csv((row for result in results for row in result.frame_rows()), csv)
     if json is not None:
+        beside = provenance(predictions, columns=columns, by=by, cluster=cluster, seed=seed)
+        results = [replace(result, provenance=beside) for result in results]
         text = results[0].to_json() if len(results) == 1 else "[" + ",\n".join(r.to_json() for r in results) + "]"
         write_json(text, json)
     shown = json != "-" and not quiet
@@ -129,6 +152,22 @@ def _check_metrics(chosen: list[str], html: str | None, pdf: str | None) -> None
     for option, target in (("--html", html), ("--pdf", pdf)):
         if target is not None and len(chosen) > 1:
             raise InputError(f"{option} shows one metric. Name one with --metric.")
+
+
+def _evaluations(
+    paths: list[str], metrics: list[str], scores: list[str] | None, level: float, asked: dict[str, Any]
+) -> dict[str, uqeval.Evaluation]:
+    """Of each path: an evaluation that was stored, or one made now, with what tells whether their rows are the same."""
+    found = {}
+    for path in paths:
+        if o.is_stored(path):
+            found[path] = o.stored_evaluation(path)
+            continue
+        options, keys = asked["columns"], {name: asked[name] for name in ("by", "cluster", "seed")}
+        ev = uqeval.evaluate(path, scores=scores, metrics=metrics, level=level, **keys, **options)
+        pred = None if ev.source is None else ev.source.pred
+        found[path] = replace(ev, provenance=provenance([path], pred, columns=options, **keys))
+    return found
 
 
 def _models(
@@ -163,33 +202,12 @@ def _in_common(read: dict[str, uqeval.Predictions]) -> dict[str, uqeval.Predicti
 
 def _joined(found: dict[str, uqeval.Predictions], key: str | None) -> dict[str, uqeval.Predictions]:
     """Models by short name, their rows in the same order."""
+    from uqeval.inputs.matching import in_same_order  # NumPy, which --help need not wait for
+
     stems = {path: Path(path).stem for path in found}
     names = {path: stem if list(stems.values()).count(stem) == 1 else path for path, stem in stems.items()}
-    if key is None:
-        return {names[path]: pred for path, pred in found.items()}
-    (first, reference), *rest = found.items()
-    joined = {names[first]: reference}
-    places = _places(first, reference, key)
-    for path, pred in rest:
-        other = _places(path, pred, key)
-        missing, extra = places.keys() - other.keys(), other.keys() - places.keys()
-        if missing or extra:
-            example = sorted(missing or extra)[0]
-            raise InputError(
-                f"--key {key}: {len(missing)} rows of {first} are not in {path}, and {len(extra)} the other way round "
-                f"(first: {example}). Give every model the same rows."
-            )
-        joined[names[path]] = pred.take([other[name] for name in places])
-    return joined
-
-
-def _places(path: str, pred: uqeval.Predictions, key: str) -> dict[str, int]:
-    if pred.ids is None:
-        raise InputError(f"{path}: --key {key}: the file has no such column.")
-    places = {str(name): k for k, name in enumerate(pred.ids)}
-    if len(places) < pred.n:
-        raise InputError(f"{path}: --key {key}: {pred.n - len(places)} rows repeat a key. Keys must be unique.")
-    return places
+    joined = found if key is None else in_same_order(found, key)
+    return {names[path]: pred for path, pred in joined.items()}
 
 
 def print_comparison(result: uqeval.Comparison, console: Console | None = None) -> None:

@@ -1,6 +1,11 @@
 """`uqeval evaluate`: how good is each score in this file, and how sure is that?"""
 
-from typing import Annotated, Any
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 import uqeval
 from uqeval._errors import InputError
@@ -16,6 +21,10 @@ from uqeval.cli.output import (
 )
 from uqeval.cli.pages import check_pdf, write_pages
 from uqeval.cli.progress import bars, status_console
+from uqeval.cli.told import print_gate, provenance, tell_github, write_csv
+
+if TYPE_CHECKING:
+    from uqeval.gate.policy import Policy
 
 
 @o.with_columns
@@ -39,6 +48,25 @@ def evaluate(
         list[str] | None, o.option("Further columns beside the report's confident mistakes, by comma.", "--columns")
     ] = None,
     json: o.Json = None,
+    csv: o.Csv = None,
+    fail_under: Annotated[
+        list[str] | None,
+        o.option(
+            "Leave with 1 under this value, with 3 where there are too few rows to tell.",
+            "--fail-under",
+            metavar="[SCORE:]METRIC=VALUE",
+        ),
+    ] = None,
+    fail_over: Annotated[
+        list[str] | None,
+        o.option(
+            "The same over this value, for metrics that are better low.", "--fail-over", metavar="[SCORE:]METRIC=VALUE"
+        ),
+    ] = None,
+    fail_on: Annotated[
+        str | None,
+        o.option("What must keep the limit: value, low or high end of the interval; the harder end by default."),
+    ] = None,
     strict: o.Strict = False,
     quiet: o.Quiet = False,
     seed: o.Seed = 0,
@@ -56,13 +84,13 @@ def evaluate(
 
     Example:  uqeval evaluate logs/   (of lm-eval, Inspect, HELM, Every Eval Ever, uqlm or lm-polygraph)
     """
-    check_outputs({"--json": json, "--html": html, "--pdf": pdf}, predictions)
+    check_outputs({"--json": json, "--html": html, "--pdf": pdf, "--csv": csv}, predictions)
     check_pdf(pdf)
     if beside and html is None and pdf is None:
         raise InputError("--columns belong to the report. Add --html FILE.")
     if approx is not None:
         given = {"by": by, "cluster": cluster, "html": html, "pdf": pdf, "metrics": metrics, "risk": risk, **where}
-        given |= {"strict": strict or None}
+        given |= {"strict": strict or None, "csv": csv, "fail-under": fail_under, "fail-over": fail_over}
         given |= {"method": None if method == "default" else method}
         _bounds(predictions, approx, o.listed(scores), given, columns, json, quiet)
         return
@@ -70,6 +98,7 @@ def evaluate(
     files = predictions
     if answers is not None:
         columns, files = {}, list(answers.files)
+    limits = _limits(fail_under, fail_over, fail_on, level)
     with bars(quiet) as progress:
         ev = uqeval.evaluate(
             answers or (predictions if len(predictions) > 1 else predictions[0]),
@@ -94,7 +123,12 @@ def evaluate(
             further = _further(predictions, o.listed(beside), columns)
             written = write_pages(ev, html, pdf, max_risk=max_risk, columns=further, files=files)
     if json is not None:
+        pred = None if ev.source is None else ev.source.pred
+        origin = provenance(predictions, pred, columns=columns, by=by, cluster=cluster, seed=seed)
+        ev = replace(ev, provenance=origin)
         write_json(ev.to_json(), json)
+    if csv is not None:
+        write_csv(ev.frame_rows(), csv)
     shown = json != "-" and not quiet
     if answers is not None and not quiet:
         print_read_as(answers, json)
@@ -104,7 +138,32 @@ def evaluate(
         stdout().print(f"report: {path}", style="bold", markup=False)
     if shown and ev.run is not None:
         stdout().print(str(ev.run), style="dim", markup=False)
+    if limits is not None:
+        _judge(ev, limits, json, shown)
     refuse_undefined(ev.undefined_lines() if strict else [])
+
+
+def _limits(under: list[str] | None, over: list[str] | None, on: str | None, level: float) -> Policy | None:
+    """What --fail-under and --fail-over demand; a wrong word is said before the work."""
+    if not under and not over:
+        if on is not None:
+            raise InputError("--fail-on belongs to --fail-under and --fail-over. Name a limit.")
+        return None
+    from uqeval.gate.policy import policy_of_limits  # NumPy, which --help need not wait for
+
+    return policy_of_limits(o.listed(under) or [], o.listed(over) or [], on=on, level=level)
+
+
+def _judge(ev: uqeval.Evaluation, limits: Policy, json: str | None, shown: bool) -> None:
+    """Leaves with 1 or 3 where a limit is not kept, or cannot be told to be."""
+    from uqeval.gate.judge import judge  # few evaluations have limits
+
+    result = judge(ev, limits)
+    tell_github(result, json)
+    if shown:
+        print_gate(result)
+    if result.exit_code:
+        raise typer.Exit(result.exit_code)
 
 
 def _bounds(

@@ -1,7 +1,7 @@
 """`uqeval`: parse, call the library, print. One file per command.
 
-Exit codes: 0 done; 1 the answer is "no"; 2 bad usage or bad input, with one message on stderr and no traceback; 130
-interrupted; 141 whoever read the output has left.
+Exit codes: 0 done; 1 the answer is "no"; 2 bad usage or bad input, with one message on stderr and no traceback; 3
+cannot tell; 130 interrupted; 141 whoever read the output has left.
 """
 
 import atexit
@@ -22,7 +22,7 @@ from uqeval._errors import InputError, MissingExtra, UQWarning
 from uqeval.cli.interrupt import CODE, interruptible, stop_if_asked
 from uqeval.cli.output import in_options, stderr, use_words
 
-COMMANDS = ("demo", "evaluate", "compare", "threshold", "check", "power", "reproduce", "doctor")
+COMMANDS = ("demo", "evaluate", "compare", "gate", "threshold", "apply", "check", "power", "reproduce", "doctor")
 
 
 def _load(name: str) -> Callable[..., Any] | typer.Typer:
@@ -40,6 +40,14 @@ def _load(name: str) -> Callable[..., Any] | typer.Typer:
             from uqeval.cli.compare import compare
 
             return compare
+        case "gate":
+            from uqeval.cli.gate import gate
+
+            return gate
+        case "apply":
+            from uqeval.cli.apply import apply
+
+            return apply
         case "threshold":
             from uqeval.cli.threshold import threshold
 

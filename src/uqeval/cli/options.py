@@ -6,6 +6,7 @@ import functools
 import inspect
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -43,6 +44,7 @@ Metrics = Annotated[
 ]
 Level = Annotated[float, option("Confidence level.")]
 Json = Annotated[str | None, option("Write JSON to this file, or '-' for stdout.", metavar="FILE|-")]
+Csv = Annotated[str | None, option("Write the rows of the result as CSV to this file.", metavar="FILE")]
 Html = Annotated[str | None, option("Write a one-page report to this file.", metavar="FILE")]
 Strict = Annotated[bool, option("Leave with 3 (cannot tell) where something asked for has no value.", "--strict")]
 Pdf = Annotated[
@@ -186,6 +188,25 @@ def listed(values: list[str] | None) -> list[str] | None:
     if not values:
         return None
     return [name.strip() for value in values for name in value.split(",") if name.strip()]
+
+
+def is_stored(path: str) -> bool:
+    """Whether a file is the JSON of a result of ours, rather than rows: `to_json` writes its version first."""
+    if not path.endswith(".json"):
+        return False
+    try:
+        with open(path, encoding="utf-8") as file:
+            return '"schema_version"' in file.read(200)
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def stored_evaluation(path: str) -> uqeval.Evaluation:
+    """What `evaluate --json` wrote; its file is named where it cannot be used."""
+    try:
+        return uqeval.Evaluation.from_json(Path(path))
+    except InputError as problem:
+        raise InputError(f"{path}: {problem}") from None
 
 
 def read(

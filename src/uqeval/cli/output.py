@@ -25,7 +25,8 @@ from uqeval.cli.interrupt import stop_if_asked
 
 if TYPE_CHECKING:
     from uqeval.distributed.bounds.files import Certain
-    from uqeval.evaluation.result import Evaluation, Panel
+    from uqeval.evaluation.result import Evaluation
+    from uqeval.evaluation.table import Panel
     from uqeval.inputs import Predictions
 
 _CELL = 26  # characters of a metric column: "0.0059 (0.0043–0.0082) *"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -15,6 +16,7 @@ from uqeval._errors import InputError, collected
 from uqeval.cli import options as o
 from uqeval.cli.output import check_outputs, in_options, stdout, write_json
 from uqeval.cli.progress import status_console
+from uqeval.cli.told import provenance, with_provenance, write_csv
 
 
 @o.with_columns
@@ -53,6 +55,9 @@ def threshold(
     bound: Annotated[str, o.option("For losses that are not 0/1: betting or hoeffding-bentkus.")] = "betting",
     tie: o.Tie = "drop",
     json: o.Json = None,
+    csv: Annotated[
+        str | None, o.option("Write the accepted calibration rows (of the first target) to this file.", metavar="FILE")
+    ] = None,
     quiet: o.Quiet = False,
     seed: o.Seed = 0,
     *,
@@ -69,7 +74,7 @@ def threshold(
     from uqeval._check import check_choice  # NumPy, which --help need not wait for
     from uqeval.decide.rows import CLUSTER_METHODS
 
-    check_outputs({"--json": json}, predictions)
+    check_outputs({"--json": json, "--csv": csv}, predictions)
     targets = _targets(max_risk)
     check_choice("--cluster-method", cluster_method, CLUSTER_METHODS)
     with status_console(quiet).status("Reading…") as progress, collected() as notes:
@@ -93,11 +98,22 @@ def threshold(
     # The notes hold what reading and choosing had to say.
     result = uqeval.Thresholds(replace(t, warnings=tuple(dict.fromkeys(notes))) for t in chosen)
     if json is not None:
-        write_json(result[0].to_json() if len(result) == 1 else result.to_json(), json)
+        beside = provenance(predictions, found, columns=columns, by=None, cluster=cluster, seed=seed)
+        write_json(with_provenance(result[0].to_json() if len(result) == 1 else result.to_json(), beside), json)
+    if csv is not None:
+        write_csv(_accepted(result[0], found), csv)
     if json != "-" and not quiet:
         print_thresholds(result)
     if not result.feasible:
         raise typer.Exit(1)
+
+
+def _accepted(promise: uqeval.Threshold, pred: uqeval.Predictions) -> Iterator[dict[str, Any]]:
+    """Which of the rows one may act on, with their score."""
+    score = uqeval.scores.compute(str(promise.score), pred)
+    for row in promise.accept(score).nonzero()[0].tolist():
+        name = {} if pred.ids is None else {"id": str(pred.ids[row])}
+        yield {"row": row} | name | {str(promise.score): float(score[row])}
 
 
 def _targets(values: list[str]) -> list[float]:

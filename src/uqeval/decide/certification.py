@@ -13,7 +13,8 @@ from uqeval.decide.calibration import Calibration
 from uqeval.decide.outcome import count
 from uqeval.decide.repeats import digest, marks, row_hashes
 from uqeval.decide.results import Holdout
-from uqeval.decide.threshold import Threshold, Thresholds
+from uqeval.decide.threshold import Threshold
+from uqeval.decide.thresholds import Thresholds
 from uqeval.decide.walks import JOINT, largest_certified, shares
 from uqeval.inference.result import Estimate
 

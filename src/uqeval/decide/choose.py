@@ -23,7 +23,7 @@ from uqeval.decide.rows import (
     find_target,
     warned,
 )
-from uqeval.decide.threshold import Thresholds
+from uqeval.decide.thresholds import Thresholds
 from uqeval.decide.walks import DEFAULT, METHODS
 from uqeval.inputs import Predictions
 from uqeval.metrics.areas import Ranking

@@ -1,6 +1,5 @@
 """What the results of `decide` share: JSON that a service can keep and read back, curves with a row per point."""
 
-import json
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, is_dataclass
@@ -13,10 +12,8 @@ import numpy as np
 
 from uqeval._check import check_level
 from uqeval._errors import InputError
-from uqeval._result import Result
+from uqeval._result import SCHEMA_VERSION, Result, read_json, short
 from uqeval.inference.result import Estimate
-
-SCHEMA_VERSION = 1
 
 
 def with_notes(lines: Iterable[str], warnings: Iterable[str]) -> str:
@@ -76,62 +73,13 @@ class Stored(Result):
     @classmethod
     def from_json(cls, text: str | Path) -> Self:
         """What `to_json` wrote: its text, or a path."""
-        return cls._from_dict(read_json(text, cls.__name__))
+        data = read_json(text, cls.__name__)
+        data.pop("provenance", None)  # of the file that holds it
+        return cls._from_dict(data)
 
     @classmethod
     def _from_dict(cls, data: dict[str, Any]) -> Self:
         return cls(**_fields(cls, data))
-
-
-def read_json(text: str | Path, what: str) -> dict[str, Any]:
-    """The object in a JSON text, or in the file of that path, of the schema that this version reads."""
-    path = text
-    try:
-        if isinstance(text, Path) or not (len(text) > _LONGEST_NAME or "\n" in text or text.lstrip()[:1] in ("{", "")):
-            text = Path(text).read_text(encoding="utf-8")
-        data = json.loads(text)
-        schema = data.pop("schema_version")
-    except OSError as error:
-        raise InputError(f"The {what} file {str(path)!r} cannot be read ({error.strerror}).") from None
-    except (ValueError, TypeError, KeyError, AttributeError):
-        kind = kind_of_text(text) if isinstance(text, str) else "no text"
-        raise InputError(f"This is not the JSON of a {what}: it is {kind}. Pass what to_json wrote.") from None
-    if schema != SCHEMA_VERSION:
-        raise InputError(f"The {what} has schema_version {_short(schema)}; this uqeval reads {SCHEMA_VERSION}.")
-    return data
-
-
-def kind_of_text(text: str) -> str:
-    """What a file that is not what it should be holds, in words: never its content, which may be private or long."""
-    if not text.strip():
-        return "nothing"
-    try:
-        data = json.loads(text)
-    except ValueError:
-        begins = text.lstrip()[:1] in ("{", "[")
-        return "broken JSON (cut off, or changed by hand)" if begins else "no JSON"
-    if not isinstance(data, dict):
-        return "a list" if isinstance(data, list) else "a single value"
-    for key, kind in _KINDS.items():
-        if key in data:
-            return kind
-    return "JSON of something else"
-
-
-_LONGEST_NAME = 1024  # characters of a path
-# By what only they have.
-_KINDS = {
-    "log_wealth": "a check",
-    "thresholds": "thresholds",
-    "rows_needed": "a threshold",
-    "estimates": "an evaluation",
-    "pairs": "a comparison",
-}
-
-
-def _short(value: Any) -> str:
-    """A value inside a message."""
-    return text if len(text := repr(value)) <= 40 else f"a {type(value).__name__}"
 
 
 def _fields(kind: type, data: dict[str, Any]) -> dict[str, Any]:
@@ -163,5 +111,5 @@ def _value(kind: type, name: str, declared: Any, value: Any) -> Any:
             return option(**_fields(option, value))
     allowed = {get_origin(option) or option for option in options} | ({int} if float in options else set())
     if type(value) not in allowed - {tuple}:
-        raise _refusal(kind, f"{name!r} is {_short(value)}")
+        raise _refusal(kind, f"{name!r} is {short(value)}")
     return value

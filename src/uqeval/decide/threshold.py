@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -15,11 +13,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from uqeval._check import MEND, Nan, check_choice, check_count, check_level, check_rows, check_vector
 from uqeval._errors import InputError, notify
-from uqeval._result import Grid, Result, as_text, number, strict, to_json
+from uqeval._result import number, strict, to_json
+from uqeval.decide.apply import apply_frame
 from uqeval.decide.monitor import Check, expected_delay, look
 from uqeval.decide.outcome import count
 from uqeval.decide.repeats import Remembered, refuse_repeats
-from uqeval.decide.results import SCHEMA_VERSION, Holdout, Stored, read_json, with_notes
+from uqeval.decide.results import Holdout, Stored, with_notes
 from uqeval.decide.results import shown as shown
 from uqeval.decide.rows import CLUSTER_METHODS, RISKS, UNWEIGHTED, check_target, new_rows, own_score
 from uqeval.decide.walks import JOINT, METHODS
@@ -87,6 +86,26 @@ class Threshold(Stored):
         inside: NDArray[np.bool_] = values <= self.value
         # A score of −inf is not below a threshold that accepts nothing.
         return inside if self.feasible else np.zeros(len(inside), dtype=np.bool_)
+
+    def apply(self, frame: Any, *, score: str | None = None, column: str = "accept", **columns: Any) -> Any:
+        """The frame with a column that is true where one may act; `decide.apply_file` does the same to files.
+
+        Parameters
+        ----------
+        frame : pandas.DataFrame, polars.DataFrame, pyarrow.Table, or a lazy frame
+            New rows; labels are not needed. A lazy frame (Polars, DuckDB, Ibis, Dask, Spark) stays one and must hold
+            the score as a column; a row without a score is never accepted there, and refused in memory.
+        score, column, **columns
+            As in `decide.apply_file`.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> rows = pa.table({"score_mine": [0.1, 0.7]})
+        >>> Threshold.from_value(0.5, max_risk=0.05).apply(rows, score="mine")["accept"].to_pylist()
+        [True, False]
+        """
+        return apply_frame(self, frame, score=score, column=column, columns=columns)
 
     def check(
         self,
@@ -338,57 +357,3 @@ class Threshold(Stored):
         if (held := self.holdout) is not None:
             lines.append(f"on {held.n:,} other rows: coverage {held.coverage}, risk {held.risk}")
         return with_notes(lines, self.warnings)
-
-
-class Thresholds(tuple[Threshold, ...], Result):
-    """Thresholds for several targets, in the order asked for, whose promises hold together."""
-
-    __slots__ = ()
-
-    @property
-    def feasible(self) -> bool:
-        """Whether any of them accepts anything."""
-        return any(t.feasible for t in self)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
-        return {"schema_version": SCHEMA_VERSION, "thresholds": [t.to_dict() for t in self]}
-
-    def to_json(self) -> str:
-        """JSON that `from_json` reads."""
-        items = [json.loads(t.to_json()) for t in self]
-        return to_json({"schema_version": SCHEMA_VERSION, "thresholds": items})
-
-    @classmethod
-    def from_json(cls, text: str | Path) -> Thresholds:
-        """The thresholds that `to_json` wrote: their text, or a path."""
-        items = read_json(text, "Thresholds").get("thresholds")
-        if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-            raise InputError("This is not the JSON of Thresholds: there is no list of thresholds in it.")
-        return cls(Threshold.from_json(json.dumps(item)) for item in items)
-
-    def frame_rows(self) -> list[dict[str, Any]]:
-        """A row per target."""
-        return [row for t in self for row in t.frame_rows()]
-
-    def table(self) -> Grid:
-        """What each promises."""
-        head = ["max risk", "act below", "coverage (interval)", "accepted", "errors", "observed risk"]
-        if self and self[0].what == "loss":
-            head[4:] = ["loss", "observed loss"]
-        rows = []
-        for t in self:
-            low, high = t.coverage_interval
-            cells = [f"{t.max_risk:g}", shown(t.value) if t.feasible else "nothing"]
-            cells += [f"{t.coverage:.1%} ({low:.1%}–{high:.1%})" if t.feasible else "0%"]
-            cells += [f"{t.n_accepted:,}", f"{t.errors_accepted:,.6g}", number(t.risk)]
-            rows.append(tuple(cells))
-        return Grid(tuple(head), rows)
-
-    def view(self) -> Iterator[str | Grid]:
-        """The table, and what to beware of."""
-        yield self.table()
-        yield from (f"! {note}" for note in dict.fromkeys(note for t in self for note in t.warnings))
-
-    def __str__(self) -> str:
-        return as_text(self.view())

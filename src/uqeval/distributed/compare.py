@@ -13,12 +13,14 @@ from uqeval._check import Nan, Progress, check_choice, check_level, check_seed
 from uqeval._errors import InputError, UQWarning, collected, notify
 from uqeval.distributed.given import Arrays, Where, check_risk, refuse_risk
 from uqeval.distributed.source import Source
+from uqeval.evaluation.result import Evaluation
 from uqeval.inference.bootstrap import check_resamples, refuse_largest
 from uqeval.inputs import Predictions
 from uqeval.metrics.registry import get_metric
 
 if TYPE_CHECKING:
     from uqeval.distributed.engines.protocol import Engine
+    from uqeval.evaluation.compare import Question
     from uqeval.evaluation.comparison import Comparison
 
 
@@ -57,8 +59,9 @@ def compare(
 
     Parameters
     ----------
-    candidates : Predictions, frame, lazy frame, path or list of paths; dict of name → array; dict of name → Predictions
-        Scores of one source; scores as plain arrays (with `error` or `loss`); or models on the same rows.
+    candidates : Predictions, frame, lazy frame, path or list of paths; dict of name → array, Predictions or Evaluation
+        Scores of one source; scores as plain arrays (with `error` or `loss`); models on the same rows; or evaluations
+        of other rows each (`Evaluation.from_json`), which are independent samples: that is unpaired, and finds less.
     scores : list of str, optional
         Which scores of the source; of several models one score (the first that all allow) by default.
     metric : str
@@ -118,6 +121,8 @@ def compare(
         if candidates and all(isinstance(value, Predictions) for value in candidates.values()):
             found = compare_rows(_models(candidates, arrays), scores, question)
             return _told(found, ())
+        if candidates and all(isinstance(value, Evaluation) for value in candidates.values()):
+            return _told(_unpaired(_models(candidates, arrays), scores, question), ())
         candidates, arrays = None, replace(arrays, score=candidates)
     with collected() as raised:
         opened = Source.open(candidates, arrays, where, scores, [metric], columns, nan, progress)
@@ -140,7 +145,20 @@ def _told(found: Comparison, raised: tuple[str, ...]) -> Comparison:
     return found
 
 
-def _models(given: Mapping[Any, Predictions], arrays: Arrays) -> dict[str, Predictions]:
+def _unpaired(given: dict[str, Any], scores: Sequence[str] | str | None, asked: Question) -> Comparison:
+    """Evaluations: of other rows each, known by their estimates."""
+    from uqeval.evaluation.unpaired import compare_evaluations  # few compare what was stored
+
+    if asked.method != "influence" or asked.largest_cluster is not None or asked.risk is not None:
+        raise InputError(
+            "Evaluations hold estimates and no rows: leave method=, risk= and largest_cluster= out, or compare "
+            "predictions."
+        )
+    adjust = "holm" if asked.adjust == "max-t" else asked.adjust
+    return compare_evaluations(given, scores, asked.metric, baseline=asked.baseline, adjust=adjust, level=asked.level)
+
+
+def _models(given: Mapping[Any, Any], arrays: Arrays) -> dict[str, Any]:
     if named := [*arrays.given()]:
         raise InputError(f"Pass `{named[0]}` inside the predictions of the models, not beside them.")
     models = {str(name): value for name, value in given.items()}

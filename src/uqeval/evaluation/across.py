@@ -11,8 +11,7 @@ import numpy as np
 
 from uqeval._check import Float
 from uqeval._errors import notify
-from uqeval.evaluation.result import Mixed
-from uqeval.evaluation.table import Across, Table
+from uqeval.evaluation.table import Across, Mixed, Table
 from uqeval.inference.multiplicity import heterogeneity
 from uqeval.metrics.areas import AUGRC, AURC, EXCESS, RATIO
 from uqeval.metrics.registry import REGISTRY, Metric

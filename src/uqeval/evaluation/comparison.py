@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from uqeval._errors import InputError
-from uqeval._result import Grid, Result, as_text, number, p_text, versions
-from uqeval.evaluation.result import SCHEMA_VERSION
+from uqeval._result import SCHEMA_VERSION, Grid, Result, as_text, number, p_text, versions
+from uqeval.evaluation.stored import stored_comparison
 from uqeval.inference.multiplicity import cliques
 from uqeval.metrics.copies import Groups, copies_notes
 from uqeval.metrics.registry import REGISTRY
@@ -51,6 +52,10 @@ class Comparison(Result):
     target: str | None = None  # what the metric ranks the scores against: "error", "loss", "gap", …
     two_targets: bool = False  # whether there are both errors and a loss of the user's own
     run: Result | None = field(default=None, repr=False, compare=False)  # what it cost, from an engine
+    provenance: dict[str, Any] | None = field(default=None, repr=False, compare=False)  # files, columns, command, seed
+    created_with: dict[str, str] | None = field(
+        default=None, repr=False, compare=False
+    )  # versions, where it was stored
 
     def __getitem__(self, key: tuple[str, ...]) -> Pair:
         """``cmp["a", "b"]`` (turned round where only b − a was computed), or ``cmp["a", "b", "group"]``.
@@ -125,6 +130,7 @@ class Comparison(Result):
             "schema_version": SCHEMA_VERSION,
             "metric": self.metric,
             "target": self.target,
+            "two_targets": self.two_targets,
             "adjust": self.adjust,
             "level": self.level,
             "method": self.method,
@@ -132,15 +138,28 @@ class Comparison(Result):
             "baseline": self.baseline,
             "values": dict(self.values),
             "same_ranking": [list(group) for group in self.same_ranking],
-            "pairs": [
-                {name: getattr(row, name) for name in Pair.__dataclass_fields__ if name != "df"} for row in self.rows
-            ],
+            "pairs": [{name: getattr(row, name) for name in Pair.__dataclass_fields__} for row in self.rows],
             "groups": self.groups(),
             "heterogeneity": [{"a": a, "b": b, "p": p} for (a, b), p in self.heterogeneity.items()],
             "warnings": list(self.warnings),
-            "versions": versions(),
+            "versions": self.created_with or versions(),
             **({} if self.run is None else {"run": self.run.to_dict()}),
+            **({} if self.provenance is None else {"provenance": self.provenance}),
         }
+
+    @classmethod
+    def from_json(cls, text: str | Path) -> Comparison:
+        """What `to_json` wrote: its text, or a path.
+
+        Examples
+        --------
+        >>> import uqeval as uq
+        >>> cmp = uq.compare(uq.datasets.example(), scores=["entropy", "vote_entropy"])
+        >>> Comparison.from_json(cmp.to_json())["entropy", "vote_entropy"] == cmp["entropy", "vote_entropy"]
+        True
+        """
+        data = stored_comparison(text)
+        return cls(**data | {"rows": tuple(Pair(**pair) for pair in data["rows"])})
 
     def frame_rows(self) -> list[dict[str, Any]]:
         """One row per pair: a, b, metric, difference, low, high, se, p, p_adjusted (and group, where there are any)."""
@@ -163,6 +182,8 @@ class Comparison(Result):
         how = "" if self.adjust == "none" else f", p adjusted by {self.adjust}"
         if self.method == "permutation":
             how = f", p from swapping the two within rows at random{how}"
+        if self.method == "unpaired":
+            how = f", of independent test sets (unpaired){how}"
         of = f" of the {self.target}" if self.two_targets else ""
         return f"{known.title}{of} ({better} is better), {self.n:,} rows; {100 * self.level:.6g}% {scope}intervals{how}"
 

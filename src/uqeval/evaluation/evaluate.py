@@ -26,9 +26,9 @@ from uqeval._errors import InputError, collected, notify
 from uqeval.evaluation.across import same_in_groups
 from uqeval.evaluation.groups import Groups
 from uqeval.evaluation.notes import notes_of
-from uqeval.evaluation.result import Evaluation, Mixed
+from uqeval.evaluation.result import Evaluation
 from uqeval.evaluation.row_data import RowData
-from uqeval.evaluation.table import Column, Row, Table
+from uqeval.evaluation.table import Column, Mixed, Row, Table
 from uqeval.inference.estimate import bootstrapped
 from uqeval.inference.forms import load_beside
 from uqeval.inference.measure import resample

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from uqeval._errors import InputError
-from uqeval._result import Grid, Result, as_html, as_text, number, versions
-from uqeval.evaluation.table import Row, Table
+from uqeval._result import SCHEMA_VERSION, Grid, Result, as_html, as_text, number, versions
+from uqeval.evaluation.stored import ESTIMATE, stored_evaluation
+from uqeval.evaluation.table import Mixed, Panel, Row, Table
 from uqeval.inference.power import detectable_difference
 from uqeval.inference.result import Estimate
 from uqeval.inputs.columns import listed
@@ -19,7 +21,6 @@ from uqeval.metrics.registry import REGISTRY
 if TYPE_CHECKING:
     from uqeval.evaluation.row_data import RowData
 
-SCHEMA_VERSION = 1
 _MOST_GROUPS = 20  # printed; all are in the data
 _LEAST_ERRORS = 10
 _CLOTHES = {
@@ -27,27 +28,6 @@ _CLOTHES = {
     ("auarc", "aurc"): "AUARC = 1 − AURC",
     ("prr", "naurc"): "PRR = 1 − nAURC",
 }
-
-
-@dataclass(frozen=True)
-class Mixed:
-    """Test that a metric has the same true value in all groups."""
-
-    score: str | None
-    metric: str
-    statistic: float
-    df: int
-    df2: float
-    p: float
-    left_out: int = 0  # groups without what the test needs of each: two errors, a value inside the range
-
-
-@dataclass(frozen=True)
-class Panel:
-    """A printable table: a row per score, a column per metric (of all rows) or per group (of one metric)."""
-
-    title: str | None
-    columns: tuple[tuple[str, str, str | None], ...]  # heading, metric, group
 
 
 @dataclass(frozen=True)
@@ -70,6 +50,10 @@ class Evaluation(Result):
     source: RowData | None = field(default=None, repr=False, compare=False)
     run: Result | None = field(default=None, repr=False, compare=False)  # what it cost, from an engine
     classes: tuple[str, ...] = field(default=(), repr=False)  # as they were found; none without a model's output
+    provenance: dict[str, Any] | None = field(default=None, repr=False, compare=False)  # files, columns, command, seed
+    created_with: dict[str, str] | None = field(
+        default=None, repr=False, compare=False
+    )  # versions, where it was stored
 
     # ---- look-up ----
 
@@ -133,7 +117,6 @@ class Evaluation(Result):
 
     def to_dict(self) -> dict[str, Any]:
         """The stable JSON shape (`schema_version` inside)."""
-        fields = ("value", "low", "high", "se", "level", "method", "n")
         return {
             "schema_version": SCHEMA_VERSION,
             "n": self.n,
@@ -144,22 +127,39 @@ class Evaluation(Result):
             "same_ranking": None if self.same_ranking is None else [list(group) for group in self.same_ranking],
             "estimates": [
                 {"score": row.score, "metric": row.metric, "group": row.group, "target": self.targets.get(row.metric)}
-                | {name: getattr(row.estimate, name) for name in fields}
-                | {"undefined": row.estimate.undefined}
+                | {name: getattr(row.estimate, name) for name in ESTIMATE}
+                | {"undefined": row.estimate.undefined, "warnings": list(row.estimate.warnings)}
                 for row in self.rows
             ],
             "wrong_way_round": [{"score": score, "metrics": names} for score, names in self.wrong_way().items()],
             "heterogeneity": [dict(vars(test)) for test in self.heterogeneity],
             "detectable_difference": self.detectable(),
             "warnings": list(self.warnings),
-            "versions": versions(),
+            "versions": self.created_with or versions(),
             "classes": list(self.classes),
+            "level": self.level,
+            "two_targets": self.two_targets,
             **({} if self.run is None else {"run": self.run.to_dict()}),
+            **({} if self.provenance is None else {"provenance": self.provenance}),
         }
+
+    @classmethod
+    def from_json(cls, text: str | Path) -> Evaluation:
+        """What `to_json` wrote: its text, or a path. The rows are not stored, so that charts of them are refused.
+
+        Examples
+        --------
+        >>> import uqeval as uq
+        >>> ev = uq.evaluate(score=[0.9, 0.2, 0.8, 0.1], error=[1, 0, 0, 0], metrics="accuracy")
+        >>> Evaluation.from_json(ev.to_json())["accuracy"].value
+        0.75
+        """
+        data = stored_evaluation(text)
+        return cls(**data | {"heterogeneity": tuple(Mixed(**test) for test in data["heterogeneity"])})
 
     def frame_rows(self) -> list[dict[str, Any]]:
         """One row per estimate."""
-        return self.to_dict()["estimates"]
+        return [row | {"warnings": "; ".join(row["warnings"])} for row in self.to_dict()["estimates"]]
 
     def log(self, to: Any, step: int | None = None, prefix: str = "") -> None:
         """Hands value, low and high of all estimates to whatever keeps them, as ``<prefix>entropy/uq_auc_low``.

@@ -29,6 +29,27 @@ class Row:
     estimate: Estimate
 
 
+@dataclass(frozen=True)
+class Mixed:
+    """Test that a metric has the same true value in all groups."""
+
+    score: str | None
+    metric: str
+    statistic: float
+    df: int
+    df2: float
+    p: float
+    left_out: int = 0  # groups without what the test needs of each: two errors, a value inside the range
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A printable table: a row per score, a column per metric (of all rows) or per group (of one metric)."""
+
+    title: str | None
+    columns: tuple[tuple[str, str, str | None], ...]  # heading, metric, group
+
+
 class Across(NamedTuple):
     """One metric of one score in all groups; a number that an estimate does not have is NaN."""
 

@@ -120,9 +120,17 @@ class Plan:
     @property
     def needed(self) -> list[str]:
         """Every column that is used, once."""
-        parts = [*self.tables.values(), *(part for group in self.members.values() for part in group)]
-        used = [*self.single.values(), *self.scores.values(), *(name for part in parts for name in part.columns)]
-        return list(dict.fromkeys(used))
+        return list(dict.fromkeys(name for names in self.parts.values() for name in names))
+
+    @property
+    def parts(self) -> dict[str, tuple[str, ...]]:
+        """The columns by the part that they play."""
+        found: dict[str, tuple[str, ...]] = {role: (name,) for role, name in self.single.items()}
+        found |= {"score": tuple(self.scores.values())} if self.scores else {}
+        found |= {role: part.columns for role, part in self.tables.items()}
+        return found | {
+            role: tuple(name for part in parts for name in part.columns) for role, parts in self.members.items()
+        }
 
 
 def listed(names: Iterable[object], limit: int = 12) -> str:

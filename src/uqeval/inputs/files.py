@@ -109,6 +109,8 @@ class PredictionFiles:
         """The predictions, file after file; they remember where they are from."""
         found = self._read()
         object.__setattr__(found, "files", tuple(self.paths))
+        if "npz" not in self.kinds:
+            object.__setattr__(found, "columns", tuple(self.plan.parts.items()))
         return found
 
     def _read(self) -> Predictions:

@@ -100,6 +100,8 @@ class Predictions:
         The files that the rows were read from; empty for arrays.
     read_as : str
         What was taken for what, where a log was read; empty for all else.
+    columns : tuple of (str, tuple of str)
+        The columns of those files: the part, and which play it.
 
     Examples
     --------
@@ -131,6 +133,7 @@ class Predictions:
     n_classes: int
     files: tuple[str, ...] = ()
     read_as: str = ""
+    columns: tuple[tuple[str, tuple[str, ...]], ...] = ()  # of those files: part, and who plays it
 
     def __init__(
         self,

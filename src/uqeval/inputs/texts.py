@@ -28,9 +28,18 @@ class Opened(NamedTuple):
     column: Callable[[str], pa.ChunkedArray] | None = None  # a single one, where that is as fast; by any thread
 
 
-def open_csv(name: str, options: Columns, delimiter: str = ",") -> Opened:
+class Dialect(NamedTuple):
+    """How a CSV file is written, and its columns."""
+
+    names: list[str]
+    delimiter: str
+    decimal: str
+    encoding: str
+
+
+def csv_dialect(name: str, options: Columns, delimiter: str = ",") -> Dialect:
+    """From the options and the header."""
     import pyarrow as pa
-    from pyarrow import csv as arrow_csv
 
     encoding, delimiter = _known_encoding(options.encoding), _one_character("sep", options.sep) or delimiter
     letters = "utf-8-sig" if encoding == "utf-8" else encoding
@@ -44,10 +53,17 @@ def open_csv(name: str, options: Columns, delimiter: str = ",") -> Opened:
             f'the header is a single column, "{names[0][:60]}". It looks separated by "{shown}": pass sep="{shown}" '
             f'(--sep "{shown}").'
         )
+    return Dialect(names, delimiter, _one_character("decimal", options.decimal) or ".", encoding)
+
+
+def open_csv(name: str, options: Columns, delimiter: str = ",") -> Opened:
+    import pyarrow as pa
+    from pyarrow import csv as arrow_csv
+
+    names, delimiter, point, encoding = csv_dialect(name, options, delimiter)
 
     def read(columns: list[str], texts: list[str]) -> pa.Table:
         kinds = dict.fromkeys(texts, pa.string())
-        point = _one_character("decimal", options.decimal) or "."
         convert = arrow_csv.ConvertOptions(include_columns=columns, column_types=kinds, decimal_point=point)
         parse = arrow_csv.ParseOptions(delimiter=delimiter)
         how = arrow_csv.ReadOptions(encoding=encoding)

@@ -1,7 +1,5 @@
 """A reproduced experiment: models with their metrics and their true ranks, how the two correlate, and its folder."""
 
-import csv
-import io
 import math
 import time
 from abc import abstractmethod
@@ -17,7 +15,7 @@ from uqeval import metrics
 from uqeval._check import Bit, Float, Progress
 from uqeval._errors import InputError, collected
 from uqeval._files import write_whole
-from uqeval._result import Grid, Result, to_json
+from uqeval._result import Grid, Result, csv_text, to_json
 from uqeval.inference.correlations import compare_correlations, pearson
 from uqeval.reproduce import panels
 from uqeval.reproduce.names import COLUMNS, FOUR, KIND_OF, MAIN, METRICS, TITLES, TRUTHS, Row
@@ -161,15 +159,6 @@ class Publishable(Result):
         """The table and the notes."""
         yield self.grid()
         yield from self.notes
-
-
-def csv_text(rows: Sequence[Row]) -> str:
-    """Rows of one shape as CSV."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from uqeval.distributed.plan.tallies import calibration_cells, model_tally, rank
 from uqeval.evaluation.across import same_in_groups
 from uqeval.evaluation.evaluate import How, note_small
 from uqeval.evaluation.notes import notes_of
-from uqeval.evaluation.result import Evaluation, Mixed
-from uqeval.evaluation.table import Row, Table
+from uqeval.evaluation.result import Evaluation
+from uqeval.evaluation.table import Mixed, Row, Table
 from uqeval.inference.calibrated import miscalibrated
 from uqeval.inference.intervals import estimate_ranking
 from uqeval.inference.means import estimate_ece, estimate_mean

@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from uqeval._check import Progress
-from uqeval._result import Grid, p_text
+from uqeval._result import Grid, csv_text, p_text
 from uqeval.pages.words import plural
 from uqeval.reproduce.human import figures
 from uqeval.reproduce.human.tables import FLOORS, main_rows, several_label
 from uqeval.reproduce.human.verdicts import WORDS, captions, drivers, shown_p, verdicts
 from uqeval.reproduce.names import COLUMNS, FOUR, HEADS, MAIN, MEANINGS, TITLES, TOP_LABEL, TRUTHS, Row
 from uqeval.reproduce.page import Makers, Page, setting, span
-from uqeval.reproduce.study import Study, csv_text, percent_cell, pick
+from uqeval.reproduce.study import Study, percent_cell, pick
 
 _UNSHOWN = ("title", "tied_majorities", "majority_is_label", "text", "accuracies", "undefined")
 Column = Callable[[Row], str]

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from uqeval._check import Progress
-from uqeval._result import Grid
+from uqeval._result import Grid, csv_text
 from uqeval.reproduce.names import FOUR, HEADS, MAIN, TITLES, TRUTHS, Row
 from uqeval.reproduce.packaged import read_table
 from uqeval.reproduce.page import Makers, Page, setting, span
-from uqeval.reproduce.study import Study, csv_text, percent_cell, pick, summarise
+from uqeval.reproduce.study import Study, percent_cell, pick, summarise
 from uqeval.reproduce.synthetic import figures, verdicts
 from uqeval.reproduce.synthetic.temperature import temperature
 

@@ -1,0 +1,179 @@
+"""A threshold applied to new rows: the same rows are accepted in every frame and file, and nothing else changes."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.feather
+import pyarrow.parquet as pq
+import pytest
+
+import uqeval as uq
+from uqeval.decide import apply_file
+from uqeval.inputs import marking
+
+FAST = uq.Threshold.from_value(0.5, max_risk=0.05)
+ROWS = {"id": ["007", "1.50", "x"], "score_mine": [0.25, 0.5, 0.75]}
+EXPECTED = [True, True, False]
+
+
+@pytest.fixture(scope="module")
+def example():
+    return uq.datasets.example()
+
+
+@pytest.fixture(scope="module")
+def promise(example):
+    return uq.choose_threshold("entropy", predictions=example, max_risk=0.05)
+
+
+def model_output(pred, kind=np.float64):
+    return pa.table({f"prob_{k}": pred.probs[:, k].astype(kind) for k in range(pred.n_classes)})
+
+
+def write(table, path):
+    suffix = path.suffix
+    if suffix in (".csv", ".tsv"):
+        pa.csv.write_csv(table, path, pa.csv.WriteOptions(delimiter="\t" if suffix == ".tsv" else ","))
+    elif suffix == ".jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist()))
+    else:
+        (pq.write_table if suffix == ".parquet" else pa.feather.write_feather)(table, path)
+    return path
+
+
+def read(path):
+    if path.suffix in (".csv", ".tsv"):
+        how = pa.csv.ParseOptions(delimiter="\t" if path.suffix == ".tsv" else ",")
+        return pa.csv.read_csv(path, parse_options=how)
+    if path.suffix == ".jsonl":
+        return pa.Table.from_pylist([json.loads(line) for line in path.read_text().splitlines()])
+    return pq.read_table(path) if path.suffix == ".parquet" else pa.feather.read_table(path)
+
+
+def test_every_kind_of_frame_comes_back_as_its_own_kind_with_the_column():
+    table = pa.table(ROWS)
+    frames = [table, table.to_pandas().set_index(pd.Index([9, 9, 3])), pl.from_arrow(table)]
+    for frame in frames:
+        marked = FAST.apply(frame, score="mine", column="act")
+        assert type(marked) is type(frame)
+        values = marked["act"].to_pylist() if isinstance(marked, pa.Table) else marked["act"].to_list()
+        assert values == EXPECTED
+    assert FAST.apply(frames[1], score="mine").index.tolist() == [9, 9, 3]
+
+
+def test_a_lazy_frame_stays_lazy_and_a_row_without_a_score_is_not_accepted():
+    duckdb, dd = pytest.importorskip("duckdb"), pytest.importorskip("dask.dataframe")
+    gaps = pl.DataFrame({"score_mine": [0.25, None, float("nan"), 0.75]})
+    marked = FAST.apply(gaps.lazy(), score="mine")
+    assert isinstance(marked, pl.LazyFrame)
+    assert marked.collect()["accept"].to_list() == [True, False, False, False]
+    relation = duckdb.from_arrow(pa.table(ROWS))
+    assert [row[-1] for row in FAST.apply(relation, score="mine").fetchall()] == EXPECTED
+    frame = FAST.apply(dd.from_pandas(pd.DataFrame(ROWS), npartitions=2), score="mine")
+    assert frame.compute(scheduler="synchronous")["accept"].tolist() == EXPECTED
+    nothing = uq.Threshold.from_value(-np.inf, max_risk=0.05)
+    assert not nothing.apply(gaps.lazy(), score="mine").collect()["accept"].any()
+    with pytest.raises(uq.InputError, match="has no column of entropy"):
+        FAST.apply(pl.LazyFrame({"prob_0": [0.5]}), score="entropy")
+
+
+def test_every_format_marks_the_rows_that_accept_marks_and_keeps_all_others(example, promise, tmp_path, monkeypatch):
+    expected = promise.accept(uq.scores.compute("entropy", example))
+    table = model_output(example).append_column("id", pa.array(np.arange(example.n)))
+    monkeypatch.setattr(marking, "_ROWS", 100)  # of Parquet
+    monkeypatch.setattr(marking, "_BYTES", 10_000)  # of texts: several pieces
+    for suffix in (".parquet", ".arrow", ".csv", ".tsv", ".jsonl"):
+        source = write(table, tmp_path / f"new{suffix}")
+        out = tmp_path / f"out{suffix}"
+        done = apply_file(promise, source, out)
+        marked = read(out)
+        assert marked["accept"].to_pylist() == expected.tolist(), suffix
+        assert marked.drop_columns("accept").equals(read(source)), suffix
+        assert (done.rows, done.accepted, done.coverage) == (example.n, expected.sum(), expected.mean())
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".")) == []
+
+
+def test_scores_of_members_of_narrow_numbers_and_of_single_rows_are_those_of_the_library(example, tmp_path):
+    columns = {f"member{m}_prob_{k}": example.members[m, :, k] for m in range(5) for k in range(10)}
+    path = write(pa.table(columns), tmp_path / "members.parquet")
+    score = uq.scores.compute("mutual_information", uq.Predictions(example.labels, members=example.members))
+    promise = uq.Threshold.from_value(float(np.median(score)), max_risk=0.1)
+    apply_file(promise, path, tmp_path / "out.parquet", score="mutual_information")
+    assert read(tmp_path / "out.parquet")["accept"].to_pylist() == promise.accept(score).tolist()
+    narrow = model_output(example, np.float32)
+    pred = uq.Predictions.from_frame(narrow.append_column("label", pa.array(example.labels)))
+    score = uq.scores.compute("entropy", pred)
+    promise = uq.Threshold.from_value(float(np.sort(score)[700]), max_risk=0.1)
+    assert promise.apply(narrow, score="entropy")["accept"].to_pylist() == promise.accept(score).tolist()
+    assert promise.apply(narrow.slice(0, 1), score="entropy")["accept"].to_pylist() == [bool(promise.accept(score)[0])]
+
+
+def test_texts_of_csv_and_json_lines_stay_as_they_are(tmp_path):
+    source, out = tmp_path / "new.csv", tmp_path / "out.csv"
+    source.write_bytes(b'id,score_mine,note\r\n007,0.250,"a, ""b""\nc"\r\n\r\n 8,.5,\r\n=9, 0.75 ,d\r\n')
+    apply_file(FAST, source, out, score="mine")
+    assert (
+        out.read_bytes() == b'id,score_mine,note,accept\n007,0.250,"a, ""b""\nc",true\n 8,.5,,true\n=9, 0.75 ,d,false\n'
+    )
+    source, out = tmp_path / "new.jsonl", tmp_path / "out.jsonl"
+    source.write_text('{"score_mine": 2.50e-1, "deep": {"x": [1.0]}}\n\n{"n": "é", "score_mine": 1}\n')
+    apply_file(FAST, source, out, score="mine")
+    assert out.read_text() == (
+        '{"score_mine": 2.50e-1, "deep": {"x": [1.0]}, "accept": true}\n{"n": "é", "score_mine": 1, "accept": false}\n'
+    )
+
+
+def test_a_csv_of_another_dialect_keeps_it(tmp_path):
+    source, out = tmp_path / "new.csv", tmp_path / "out.csv"
+    source.write_bytes("ort;score_mine\nKöln;0,25\nBonn;0,75\n".encode("latin-1"))
+    apply_file(FAST, source, out, score="mine", sep=";", decimal=",", encoding="latin-1")
+    assert out.read_bytes() == "ort;score_mine;accept\nKöln;0,25;true\nBonn;0,75;false\n".encode("latin-1")
+
+
+def test_compressed_texts_are_read_and_written(tmp_path):
+    import gzip
+
+    source, out = tmp_path / "new.csv.gz", tmp_path / "out.csv.gz"
+    source.write_bytes(gzip.compress(b"score_mine\n0.25\n0.75\n"))
+    apply_file(FAST, source, out, score="mine")
+    assert gzip.decompress(out.read_bytes()) == b"score_mine,accept\n0.25,true\n0.75,false\n"
+
+
+def test_what_cannot_be_applied_is_refused_and_leaves_no_file(promise, tmp_path, monkeypatch):
+    plain = write(pa.table(ROWS), tmp_path / "plain.csv")
+    for text, data, how in (
+        ('chosen for the score "entropy"; "margin" is another one', ROWS, {"score": "margin"}),
+        ("needs probs to be computed from", ROWS, {}),
+        ("a column `accept` already", ROWS | {"accept": [1, 2, 3]}, {}),
+    ):
+        with pytest.raises(uq.InputError, match=text):
+            promise.apply(pa.table(data), **how)
+    with pytest.raises(uq.InputError, match="does not know its score's name"):
+        FAST.apply(pa.table(ROWS))
+    with pytest.raises(uq.InputError, match="no column of the score"):
+        FAST.apply(pa.table(ROWS), score="yours")
+    with pytest.raises(uq.InputError, match="NaN"):
+        FAST.apply(pa.table({"score_mine": [0.1, float("nan")]}), score="mine")
+    with pytest.raises(uq.InputError, match="a list"):
+        FAST.apply([1, 2], score="mine")
+    before = sorted(tmp_path.iterdir())
+    for out, text in (("out.parquet", "Keep the format"), ("none/out.csv", "there is no folder")):
+        with pytest.raises(uq.InputError, match=text):
+            apply_file(FAST, plain, tmp_path / out, score="mine")
+    monkeypatch.setattr(marking, "_BYTES", 4)
+    (tmp_path / "gaps.csv").write_text('score_mine\n0.1\n0.2\n""\n')
+    (tmp_path / "words.jsonl").write_text('{"score_mine": 0.1}\n{"score_mine": "low"}\n')
+    (tmp_path / "twice.jsonl").write_text('{"score_mine": 0.1}\n{"score_mine": 0.1, "accept": 1}\n')
+    for name, text in (
+        ("gaps.csv", "rows from 2 on: .*1 missing value"),
+        ("words.jsonl", "cannot be read"),
+        ("twice.jsonl", "already"),
+    ):
+        with pytest.raises(uq.InputError, match=text):
+            apply_file(FAST, tmp_path / name, tmp_path / f"out{name[name.index('.') :]}", score="mine")
+    assert [path for path in tmp_path.iterdir() if path.name.startswith(("out", "."))] == []
+    assert set(before) <= set(tmp_path.iterdir())
