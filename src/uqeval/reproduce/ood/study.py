@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from uqeval._check import Progress
-from uqeval._result import Grid
+from uqeval._result import Grid, csv_text
 from uqeval.reproduce.names import KIND_OF, Row
 from uqeval.reproduce.ood import figures
 from uqeval.reproduce.ood.figures import ALL
 from uqeval.reproduce.ood.laws import KINDS
 from uqeval.reproduce.packaged import read_table
 from uqeval.reproduce.page import Makers, Page, setting, span
-from uqeval.reproduce.study import Publishable, Timing, columns, csv_text, fisher
+from uqeval.reproduce.study import Publishable, Timing, columns, fisher
 
 _WORDS = read_table("words.toml")["ood"]
 FAMILIES = ("softmax", "ensemble", "dropout", "features", "inputs", "truth")
