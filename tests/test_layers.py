@@ -111,6 +111,7 @@ LATE_OWN = {
     **dict.fromkeys(("uqeval.methods.batched", "uqeval.methods.loop"), "the extra torch"),
     **{f"uqeval.reproduce.models.vision.{name}": "the extra torch" for name in ("classify", "probe", "zoo")},
     "uqeval.reproduce.models.text.zeroshot": "all studies, which take a second",
+    "uqeval.reproduce.synthetic.beyond": "the extra torch",
 }
 ANYWHERE = {"numpy", "__future__"} | set(sys.stdlib_module_names)
 FACADES = {SRC / "__init__.py", SRC / "__main__.py"}
