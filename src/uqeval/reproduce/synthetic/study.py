@@ -51,7 +51,8 @@ class SyntheticStudy(Study):
             return median_cell(self.summary, metric, truth)
 
         found = self.table_rows(figures.PAPER, ours, self.printed)
-        rows, notes = [*found.rows], [*_WORDS["below"]]
+        first, *others = _WORDS["below"]
+        rows, notes = [*found.rows], [first if self.paper else _WORDS["without_paper"], *others]
         if self.any_d:
             whole = summarise(self.any_d)
             for metric in MAIN:
