@@ -152,6 +152,7 @@ LATE_OWN = {
     **{f"uqeval.torch.{name}": "Triton, which may not be there" for name in ("runs_triton", "wavelet_triton")},
     "uqeval.torch.evaluation": "torch, which may not be there, and takes 2 s",
     "uqeval.reproduce.models.text.zeroshot": "all studies, which take a second",
+    "uqeval.reproduce.synthetic.beyond": "the extra torch",
 }
 ANYWHERE = {"numpy", "__future__"} | set(sys.stdlib_module_names)
 FACADES = {SRC / "__init__.py", SRC / "__main__.py"}

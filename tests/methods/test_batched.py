@@ -11,7 +11,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 from uqeval._errors import InputError  # noqa: E402
 from uqeval.datasets import synthetic  # noqa: E402
 from uqeval.methods import batched  # noqa: E402
-from uqeval.methods.batched import Net, train  # noqa: E402
+from uqeval.methods.batched import Bank, Net, train  # noqa: E402
 
 DATA = synthetic(400, classes=3, seed=3)
 X, Y = DATA.x[DATA.train].astype(np.float32), DATA.labels[DATA.train]
@@ -99,6 +99,51 @@ def test_streams_of_neighbouring_seeds_and_purposes_differ():
     streams = [f(Net(seed, (4,), 0.1)) for seed in range(50) for f in (batched.order_stream, batched.dropout_stream)]
     drawn = {float(torch.rand(1, generator=stream, dtype=torch.float64)) for stream in streams}
     assert len(drawn) == 100
+
+
+def test_training_goes_on_where_it_was(bank):
+    parts = Bank(NETS, 2, 3)
+    for epochs in (3, 5):
+        parts.train(X, Y, epochs=epochs, batch_size=100)
+    np.testing.assert_array_equal(parts.logits(NEW), bank.logits(NEW))
+
+
+def test_a_network_as_torchs_layers_says_the_same_and_follows_the_training():
+    bank = Bank(NETS, 2, 3)
+    state = torch.get_rng_state()
+    modules = [bank.module(k).eval() for k in range(len(NETS))]
+    assert torch.equal(torch.get_rng_state(), state)
+    rows = torch.as_tensor(NEW)
+    for _ in range(2):
+        for module, own in zip(modules, bank.logits(NEW), strict=True):
+            np.testing.assert_allclose(module(rows).detach().numpy(), own, rtol=1e-5, atol=1e-5)
+        bank.train(X, Y, epochs=1, batch_size=100)
+    assert [m.p for m in modules[3] if isinstance(m, torch.nn.Dropout)] == [0.5, 0.5]
+
+
+def test_any_loss_can_be_learnt_and_is_told_the_epoch(bank):
+    epochs = []
+
+    def cross_entropy(logits, labels, epoch):
+        epochs.append(epoch)
+        return torch.nn.functional.cross_entropy(logits, labels)
+
+    found = train(NETS, X, Y, **HOW, loss=cross_entropy)
+    np.testing.assert_allclose(found.logits(NEW), bank.logits(NEW), rtol=1e-3, atol=1e-3)
+    assert set(epochs) == set(range(HOW["epochs"]))
+
+
+def test_adam_takes_torchs_steps():
+    own, theirs = (torch.nn.Linear(3, 2) for _ in range(2))
+    theirs.load_state_dict(own.state_dict())
+    adam, optimiser = batched.Adam(list(own.parameters()), 0.05), torch.optim.Adam(theirs.parameters(), lr=0.05)
+    for k in range(20):
+        x = torch.full((4, 3), k / 10)
+        adam.step(torch.autograd.grad(own(x).square().sum(), list(own.parameters())))
+        optimiser.zero_grad()
+        theirs(x).square().sum().backward()
+        optimiser.step()
+    torch.testing.assert_close(own.state_dict(), theirs.state_dict(), rtol=1e-5, atol=1e-6)
 
 
 def test_networks_learn(bank):

@@ -17,6 +17,7 @@ from uqeval.reproduce.synthetic.networks import GRID, read_grid
 from uqeval.reproduce.synthetic.verdicts import BAD, GOOD, OPEN, verdicts
 
 NAMES = [
+    "methods_and_truths",
     "metric_vs_kendall",
     "metric_vs_kendall_by_method",
     "correlations_vs_d",
@@ -145,7 +146,7 @@ def test_observed_risk_curves_end_at_the_observed_risk(scene):
 def test_models_trained_again_are_those_of_the_study(study, grid_file):
     seed = study.shown_draw
     known = {(row["model"], row["score"]): row for row in study.models if row["draw"] == seed}
-    again = scenes.few_models(read_grid(grid_file), seed)
+    again = scenes.few_models(read_grid(grid_file), seed, study.settings["methods"])
     assert {model.plan["method"] for model, _ in again} == {"softmax", "ensemble", "dropout"}
     for model, score in again:
         row = known[model.model, score]
@@ -213,8 +214,8 @@ def test_titles_of_drawings_are_text_of_the_page_and_not_drawn_twice(study, tmp_
 
 def test_hostile_names_are_escaped(study, tmp_path):
     bad = "<script>alert(1)</script>"
-    grid = {**study.settings["grid"], "methods": [{**m, "title": bad} for m in study.settings["grid"]["methods"]]}
-    hostile = dataclasses.replace(study, settings={**study.settings, "grid": grid}, notes=[bad])
+    methods = [{**method, "title": bad} for method in study.settings["methods"]]
+    hostile = dataclasses.replace(study, settings={**study.settings, "methods": methods}, notes=[bad])
     chart = {"metric_vs_kendall": lambda: figures.metric_vs_kendall(hostile, hostile.shown_draw)}
     pictures = panels.save(chart, tmp_path, lambda done, total: None)
     text = hostile.page().html(pictures, hostile.timing.grid(), [])

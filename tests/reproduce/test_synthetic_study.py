@@ -78,7 +78,7 @@ def test_the_grid_of_the_paper_has_300_networks_and_696_scores():
 def test_every_number_of_a_softmax_row_follows_its_definition(grid):
     table = read_grid(grid)
     data = draw_of(table, 1)
-    rows = run_cell(table, (1, 0))
+    rows = run_cell(table, (1, 0, "paper"))
     net = Net(1_000_000, (8,), 0.02)
     fitted = train([net], data.x[data.train], data.labels[data.train], epochs=4, batch_size=40)
     logits = fitted.logits(data.x[data.test])[0]

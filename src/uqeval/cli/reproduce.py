@@ -38,6 +38,7 @@ def synthetic(
     seeds: Annotated[int, o.option("Draws of the data.", min=1)] = 20,
     d_range: Annotated[str, o.option("Only draws whose means lie this far apart.", metavar="LOW,HIGH")] = "0.75,2.4",
     any_d: Annotated[bool, o.option("Draws as they come.", "--any-d")] = False,
+    methods: Annotated[str, o.option("Names by comma; paper: those of the grid; all: these and others.")] = "paper",
     jobs: Annotated[int | None, o.option("Processes; all cores by default.", min=1)] = None,
     grid: Annotated[Path | None, o.option("Another grid of models (TOML).", metavar="FILE")] = None,
     quiet: o.Quiet = False,
@@ -47,13 +48,16 @@ def synthetic(
 
     Writes table.json, .csv and .md, figures and index.html. Run the same command again to go on after a stop.
 
-    Example:  uqeval reproduce synthetic --seeds 20 --out study
+    Methods: softmax, ensemble, dropout, temperature, tta, evidential, bayesian, sngp, swag.
+
+    Example:  uqeval reproduce synthetic --seeds 20 --methods all --out study
     """
     ends = None if any_d else _ends(d_range)
     needs("uqeval reproduce", "torch", "torch")
+    how: dict[str, Any] = {"seeds": seeds, "d_range": ends, "methods": methods, "grid": grid, "jobs": jobs}
     with running(out, quiet, json) as progress:
-        study = uqeval.reproduce.synthetic(out, seeds=seeds, d_range=ends, grid=grid, jobs=jobs, progress=progress)
-    show(study, out, quiet, json)
+        study = uqeval.reproduce.synthetic(out, **how, progress=progress)
+    show(study, out, quiet, json, *study.method_grids())
 
 
 @reproduce.command()

@@ -8,25 +8,29 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from uqeval._check import Progress
 from uqeval._errors import InputError
 
-_BETA1, _BETA2, _EPS = 0.9, 0.999, 1e-8  # Adam (Kingma & Ba 2015)
+_BETA1, _BETA2, _EPS = 0.9, 0.999, 1e-8  # of Adam
 _MOST = 32  # networks side by side
 _AT_ONCE = 1 << 22  # hidden activations of a forward pass
+
+Loss: TypeAlias = Callable[[Tensor, Tensor, int], Tensor]  # of logits (rows, K), labels (rows,), epochs done: a mean
 
 
 @dataclass(frozen=True)
 class Net:
-    """One network to train: hidden layers with ReLU and dropout behind each, Adam on the cross entropy."""
+    """One network to train by Adam: hidden layers with ReLU and dropout behind each."""
 
     seed: int
     hidden: tuple[int, ...]
@@ -60,6 +64,17 @@ def dropout_stream(net: Net, passes: bool = False) -> torch.Generator:
     return _stream(net, 3 if passes else 2)
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Torch on one core: the numbers must not depend on how many the machine has."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
 def train(
     nets: Sequence[Net],
     x: ArrayLike,
@@ -68,6 +83,7 @@ def train(
     classes: int = 2,
     epochs: int = 50,
     batch_size: int = 504,
+    loss: Loss | None = None,
     progress: Progress | None = None,
 ) -> Bank:
     """Trains all networks on the same rows.
@@ -78,26 +94,14 @@ def train(
         What to train.
     x, labels : array-like of shape (n, inputs) and (n,)
         Training rows, classes 0..K-1.
-    classes, epochs, batch_size : int
-        Outputs, passes over the rows, rows a step (the last step of an epoch takes what is left).
-    progress : callable(stage, done, total), optional
-        Called after every epoch of every architecture.
+    classes : int
+        Outputs.
+    epochs, batch_size, loss, progress
+        As in `Bank.train`.
     """
-    if not nets:
-        raise InputError("`nets` is empty. Pass at least one network.")
-    rows = torch.as_tensor(np.asarray(x, dtype=np.float32))
-    targets = torch.as_tensor(np.asarray(labels, dtype=np.int64))
-    places = _together(nets)
-    groups, done = [], 0
-    for members in places:
-        group = _Group([nets[k] for k in members], rows.shape[1], classes)
-        for _ in range(epochs):
-            group.epoch(rows, targets, batch_size)
-            done += 1
-            if progress is not None:
-                progress("training", done, epochs * len(places))
-        groups.append(group)
-    return Bank(list(nets), groups, places)
+    bank = Bank(nets, np.shape(x)[1], classes)
+    bank.train(x, labels, epochs=epochs, batch_size=batch_size, loss=loss, progress=progress)
+    return bank
 
 
 def _together(nets: Sequence[Net]) -> list[list[int]]:
@@ -109,12 +113,61 @@ def _together(nets: Sequence[Net]) -> list[list[int]]:
 
 
 class Bank:
-    """Trained networks."""
+    """Networks with the weights that they start with; `train` trains them."""
 
-    def __init__(self, nets: list[Net], groups: list[_Group], places: list[list[int]]) -> None:
-        self.nets = nets
-        self._home = {k: (group, at) for group, ks in zip(groups, places, strict=True) for at, k in enumerate(ks)}
-        self._groups, self._places = groups, places
+    def __init__(self, nets: Sequence[Net], inputs: int, outputs: int) -> None:
+        if not nets:
+            raise InputError("`nets` is empty. Pass at least one network.")
+        self.nets = list(nets)
+        self._places = _together(nets)
+        self._groups = [_Group([nets[k] for k in ks], inputs, outputs) for ks in self._places]
+        pairs = zip(self._groups, self._places, strict=True)
+        self._home = {k: (group, at) for group, ks in pairs for at, k in enumerate(ks)}
+
+    def train(
+        self,
+        x: ArrayLike,
+        labels: ArrayLike,
+        *,
+        epochs: int,
+        batch_size: int,
+        loss: Loss | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        """So many epochs more: one and then another are the same path as two.
+
+        Parameters
+        ----------
+        x, labels : array-like of shape (n, inputs) and (n,)
+            Training rows, classes 0..K-1.
+        epochs, batch_size : int
+            Passes over the rows, rows a step (the last step of an epoch takes what is left).
+        loss : callable(logits, labels, epochs done), optional
+            Mean over the rows of one network or of several; the cross entropy by default.
+        progress : callable(stage, done, total), optional
+            Called after every epoch of every architecture.
+        """
+        rows = torch.as_tensor(np.asarray(x, dtype=np.float32))
+        targets = torch.as_tensor(np.asarray(labels, dtype=np.int64))
+        done = 0
+        for group in self._groups:
+            for _ in range(epochs):
+                group.epoch(rows, targets, batch_size, loss)
+                done += 1
+                if progress is not None:
+                    progress("training", done, epochs * len(self._groups))
+
+    def module(self, k: int) -> nn.Sequential:
+        """Network k as torch's own layers. They share its weights: training either trains both."""
+        group, at = self._home[k]
+        layers: list[nn.Module] = []
+        for weight, bias in zip(group.weights[::2], group.weights[1::2], strict=True):
+            if layers:
+                layers += [nn.ReLU(), *([nn.Dropout(self.nets[k].dropout)] if self.nets[k].dropout else [])]
+            layer = nn.Linear(weight.shape[1], weight.shape[2], device="meta")  # which draws no random weights
+            layer.weight, layer.bias = nn.Parameter(weight[at].T), nn.Parameter(bias[at, 0])
+            layers.append(layer)
+        return nn.Sequential(*layers)
 
     def logits(self, x: ArrayLike) -> NDArray[np.float64]:
         """(nets, n, K), dropout off."""
@@ -137,6 +190,24 @@ class Bank:
         return group.passes(at, rows, samples).double().numpy()
 
 
+class Adam:
+    """Kingma & Ba (2015) on these tensors, in place, each learning rate as broadcast; torch's own loads a compiler."""
+
+    def __init__(self, weights: Sequence[Tensor], lr: Tensor | float) -> None:
+        self.weights, self.lr, self.steps = weights, lr, 0
+        self.first, self.second = ([torch.zeros_like(w) for w in weights] for _ in range(2))
+
+    @torch.no_grad()
+    def step(self, gradients: Sequence[Tensor]) -> None:
+        """One step down."""
+        self.steps += 1
+        c1, c2 = 1 - _BETA1**self.steps, 1 - _BETA2**self.steps
+        for w, g, m, v in zip(self.weights, gradients, self.first, self.second, strict=True):
+            m.lerp_(g, 1 - _BETA1)
+            v.mul_(_BETA2).addcmul_(g, g, value=1 - _BETA2)
+            w -= self.lr / c1 * m / ((v / c2).sqrt_().add_(_EPS))
+
+
 class _Group:
     """Networks of one architecture, their weights stacked."""
 
@@ -146,19 +217,18 @@ class _Group:
         self.weights: list[Tensor] = []
         for layer in zip(*drawn, strict=True):
             self.weights += [torch.stack([w for w, _ in layer]), torch.stack([b for _, b in layer])[:, None]]
-        self.first = [torch.zeros_like(w) for w in self.weights]
-        self.second = [torch.zeros_like(w) for w in self.weights]
-        self.steps = 0
-        self.lr = torch.tensor([net.lr for net in nets])[:, None, None]
+        self.adam = Adam(self.weights, torch.tensor([net.lr for net in nets])[:, None, None])
+        self.epochs = 0
         self.orders = [order_stream(net) for net in nets]
         self.drops = [dropout_stream(net) for net in nets]
         self.kept = 1 - torch.tensor([net.dropout for net in nets])[:, None, None]
 
-    def epoch(self, rows: Tensor, targets: Tensor, batch_size: int) -> None:
+    def epoch(self, rows: Tensor, targets: Tensor, batch_size: int, loss: Loss | None) -> None:
         order = torch.stack([torch.randperm(len(rows), generator=stream) for stream in self.orders])
         for start in range(0, len(rows), batch_size):
             batch = order[:, start : start + batch_size]
-            self._step(rows[batch], targets[batch])
+            self._step(rows[batch], targets[batch], loss)
+        self.epochs += 1
 
     def _stays(self, count: int) -> list[Tensor | None]:
         """What a hidden activation is multiplied by, layer by layer: 0 where it is dropped, else 1 / kept."""
@@ -173,7 +243,7 @@ class _Group:
         return stays
 
     @torch.no_grad()
-    def _step(self, x: Tensor, y: Tensor) -> None:
+    def _step(self, x: Tensor, y: Tensor, loss: Loss | None) -> None:
         """One Adam step of every network on its own rows; the gradient is written out, for speed."""
         inputs, h = [x], x
         last = len(self.weights) // 2 - 1
@@ -181,9 +251,7 @@ class _Group:
             h = _hidden(self.weights, layer, h, stays)
             inputs.append(h)
         logits = torch.baddbmm(self.weights[2 * last + 1], h, self.weights[2 * last])
-        delta = torch.softmax(logits, dim=2)
-        delta.scatter_add_(2, y[:, :, None], torch.full_like(delta[:, :, :1], -1.0))
-        delta /= x.shape[1]
+        delta = _slope(logits, y) if loss is None else self._slope_of(loss, logits, y)
         gradients: list[Tensor] = []
         for layer in range(last, -1, -1):
             gradients = [torch.bmm(inputs[layer].mT, delta), delta.sum(dim=1, keepdim=True), *gradients]
@@ -193,12 +261,16 @@ class _Group:
                 delta = torch.ops.aten.threshold_backward(delta, inputs[layer], 0.0)
                 if self.nets[0].dropout > 0:
                     delta /= self.kept
-        self.steps += 1
-        c1, c2 = 1 - _BETA1**self.steps, 1 - _BETA2**self.steps
-        for w, g, m, v in zip(self.weights, gradients, self.first, self.second, strict=True):
-            m.lerp_(g, 1 - _BETA1)
-            v.mul_(_BETA2).addcmul_(g, g, value=1 - _BETA2)
-            w -= self.lr / c1 * m / ((v / c2).sqrt_().add_(_EPS))
+        self.adam.step(gradients)
+
+    @torch.enable_grad()
+    def _slope_of(self, loss: Loss, logits: Tensor, y: Tensor) -> Tensor:
+        """Of a loss in its logits."""
+        logits.requires_grad_()
+        # A mean over all networks: each has its own share of it.
+        total = len(self.nets) * loss(logits.flatten(0, 1), y.flatten(), self.epochs)
+        (slope,) = torch.autograd.grad(total, logits)
+        return slope
 
     @torch.no_grad()
     def logits(self, rows: Tensor) -> Tensor:
@@ -234,6 +306,13 @@ class _Group:
             stays = [part.lt_(kept).div_(kept) for part in drawn]
             parts.append(_forward(own, rows.expand(count, *rows.shape), stays))
         return torch.cat(parts)
+
+
+def _slope(logits: Tensor, y: Tensor) -> Tensor:
+    """Of the mean cross entropy of each network in its logits."""
+    delta = torch.softmax(logits, dim=2)
+    delta.scatter_add_(2, y[:, :, None], torch.full_like(delta[:, :, :1], -1.0))
+    return delta.div_(logits.shape[1])
 
 
 def _hidden(weights: list[Tensor], layer: int, h: Tensor, stays: Tensor | None) -> Tensor:

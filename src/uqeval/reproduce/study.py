@@ -207,6 +207,14 @@ def percent_cell(row: Row | None) -> str:
     return text
 
 
+def median_cell(summary: Sequence[Row], metric: str, truth: str) -> str:
+    """Median and range over draws."""
+    row = pick(summary, metric, truth)
+    assert row is not None
+    low, high = (row["lowest"], row["highest"]) if row["draws"] > 1 else (math.nan, math.nan)
+    return percent_cell({"r": row["median"], "low": low, "high": high})
+
+
 def _percent(r: float) -> str:
     """Two digits; more where they would round to ±100."""
     text = f"{100 * r:.2f}"
@@ -296,14 +304,28 @@ def correlate(models: Sequence[Row], draws: Sequence[Any], level: float = 0.95) 
 
 def within_kinds(models: Sequence[Row], draws: Sequence[Any], level: float = 0.95) -> list[Row]:
     """The four correlations among the scores of one kind alone, draw by draw."""
+    return _within(
+        models, draws, "scores", lambda model: KIND_OF.get(model["score"], model["score"].replace("_", " ")), level
+    )
+
+
+def within_methods(models: Sequence[Row], draws: Sequence[Any], level: float = 0.95) -> list[Row]:
+    """The four correlations among the scores of one method alone, draw by draw."""
+    return _within(models, draws, "method", lambda model: model["family"], level)
+
+
+def _within(
+    models: Sequence[Row], draws: Sequence[Any], column: str, name: Callable[[Row], str], level: float
+) -> list[Row]:
+    """The four correlations among the models of one name, which is then in that column."""
     found = []
-    for kind in dict.fromkeys(KIND_OF.get(model["score"], model["score"]) for model in models):
-        alike = [model for model in models if KIND_OF.get(model["score"], model["score"]) == kind]
+    for own in dict.fromkeys(map(name, models)):
+        alike = [model for model in models if name(model) == own]
         for draw in draws:
             part = [model for model in alike if model["draw"] == draw]
             for metric, truth in FOUR:
                 r = fisher(*columns(part, metric, truth), level=level)
-                found.append({"scores": kind, "metric": metric, "truth": truth} | r | {"draw": draw})
+                found.append({column: own, "metric": metric, "truth": truth} | r | {"draw": draw})
     return found
 
 

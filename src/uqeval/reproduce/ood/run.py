@@ -178,7 +178,7 @@ def of_networks(scene: Scene, plans: list[Plan]) -> Iterator[Row]:
     n, labels = len(scene.known), scene.data.labels[scene.data.test]
     with trained(scene.grid, scene.seed, plans, scene.data) as bank:
         for plan, at, logits in member_logits(bank, plans, scene.asked):
-            found = Outputs(plan, logits, scene.data)
+            found = Outputs(plan, scene.data, logits)
             error = truth.misclassified(found.probs[:n], labels)
             names = {"model": found.model, "family": plan["method"]}
             for score in plan["scores"]:

@@ -15,11 +15,23 @@ from uqeval.reproduce.names import MAIN, MEANINGS, SIGNS, SYMBOLS, TITLES, TRUTH
 from uqeval.reproduce.page import Makers
 from uqeval.reproduce.study import Study, pick
 from uqeval.reproduce.synthetic import scenes
-from uqeval.reproduce.synthetic.networks import Outputs
+from uqeval.reproduce.synthetic.networks import Fitted
 
 PAPER = "paper (one draw, d unknown)"
 PAIRS = tuple(zip(MAIN, TRUTHS, strict=True))  # each metric with the truth it belongs to
-_SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
+_SHAPES = [
+    "circle",
+    "square",
+    "triangle-up",
+    "diamond",
+    "cross",
+    "triangle-down",
+    "triangle-left",
+    "triangle-right",
+    "wedge",
+    "arrow",
+]
+_ACROSS = 4  # panels side by side
 _ON_MAP = "#222222"
 _SHOWN = 130  # rows of a single model
 _PALE = ["#F3B98F", "#FFFFFF", "#92C5E8"]  # class 0, undecided, class 1
@@ -30,7 +42,7 @@ def makers(study: Study, seed: int, printed: list[Row], any_d: Sequence[Row] = (
     """What draws each figure, by name, in the order of the page; of one draw where it is about models."""
     grid = study.settings["grid"]
     scene = scenes.arbitrary(grid, study.settings["draws"], study.settings["d_range"])
-    scored = cache(lambda: scenes.few_models(grid, seed))
+    scored = cache(lambda: scenes.few_models(grid, seed, study.settings["methods"]))
     of_the_data: Makers = {}
     if scene is not None:
         of_the_data = {make.__name__: partial(make, scene) for make in (dataset, phi_and_varphi, risk_control)}
@@ -75,6 +87,7 @@ def by_method(study: Study, seed: int) -> theme.Figure:
             r = f"r = {100 * np.corrcoef(x, y)[0, 1]:.1f}%" if spread else "r undefined"
             words = f"{title}: {r}"
             lines[-1].append(_scatter(study, rows, every, (metric, truth), size=(215, 170), words=words))
+    lines = [line[at : at + _ACROSS] for line in lines for at in range(0, len(line), _ACROSS)]
     return draw.finish(draw.stack(lines, across=24), "The same by method", [_which(study, seed)])
 
 
@@ -82,7 +95,8 @@ def _scatter(study: Study, rows: list[Row], every: list[Row], pair: tuple[str, s
     """Some rows in a frame that holds every one, and the grey lines of a useless score."""
     (metric, truth), (width, height), key = pair, look["size"], look.pop("key", None)
     names = _methods(study)
-    others = theme.colors(name for name in names if name not in draw.FAMILIES)
+    free = [color for color in theme.PALETTE if color not in draw.FAMILIES.values()]
+    others = dict(zip((name for name in names if name not in draw.FAMILIES), free, strict=False))
     colours = {title: draw.FAMILIES.get(name) or others[name] for name, title in names.items()}
     across, up = draw.airy((row["x"] for row in every), 0.05), draw.airy([*(row["y"] for row in every), 0.5], 0.05)
     title = ["κ: Kendall's τ of the score with the", MEANINGS[truth]]
@@ -109,7 +123,7 @@ def _rows(study: Study, seed: int, metric: str, truth: str) -> list[Row]:
 
 
 def _methods(study: Study) -> dict[str, str]:
-    return {method["name"]: method.get("title", method["name"]) for method in study.settings["grid"]["methods"]}
+    return {method["name"]: method.get("title", method["name"]) for method in study.settings["methods"]}
 
 
 def _which(study: Study, seed: int) -> str:
@@ -263,7 +277,7 @@ def _axis(scene: scenes.Scene, which: int, field: str | None = None) -> Any:
 # ---- scores of single models -----------------------------------------------------------------------------------
 
 
-def score_vs_truth(models: list[tuple[Outputs, str]], truth: str, seed: int) -> theme.Figure:
+def score_vs_truth(models: list[tuple[Fitted, str]], truth: str, seed: int) -> theme.Figure:
     """A panel for each of a few models, a dot for each of some test rows."""
     lines: dict[str, list[Any]] = {}
     symbol = f"{MEANINGS[truth]} {SIGNS[truth]}(x)"
@@ -275,9 +289,7 @@ def score_vs_truth(models: list[tuple[Outputs, str]], truth: str, seed: int) -> 
         y = alt.Y("truth:Q", title=symbol, scale=alt.Scale(domain=[0, 1]))
         color = draw.FAMILIES.get(plan["method"], draw.BLUE)
         dots = draw.chart(rows).mark_circle(size=16, color=color, opacity=0.7, aria=False)
-        sizes = f", {plan['members']} networks" * (plan["members"] > 1)
-        sizes += f", dropout {plan['dropout']:g}, {plan['samples']} passes" * (plan["samples"] > 0)
-        more = f"{'-'.join(map(str, plan['hidden']))}, lr {plan['lr']:g}{sizes}"
+        more = ", ".join(["-".join(map(str, plan["hidden"])), f"lr {plan['lr']:g}", *model.words])
         words = f"{plan['title']}: κ = {kendall_tau(score, values):.2f}"
         panel = draw.panel(dots.encode(x=x, y=y), size=(215, 150), words=words, more=more)
         lines.setdefault(plan["method"], []).append(panel)

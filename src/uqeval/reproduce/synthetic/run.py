@@ -1,11 +1,13 @@
 """The paper's synthetic study: do UQ-AUC and UQ-C-index rank scores as the true ϕ and φ do?
 
-One cell is one architecture on one draw of the data: its networks are trained together and all their scores judged;
-finished cells are stored, so a killed run goes on.
+One cell is one architecture on one draw of the data: its networks are trained together and all their scores judged. A
+method that the grid does not have has cells of its own, so that no number depends on which others are asked for.
+Finished cells are stored, so a killed run goes on.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +16,18 @@ from uqeval._check import Progress
 from uqeval._errors import InputError, collected
 from uqeval.kernels import cores
 from uqeval.reproduce.store import Store, cell_key, processes, run_cells
-from uqeval.reproduce.study import Timing, check_natural, correlate, judge_score, stored, summarise, within_kinds
-from uqeval.reproduce.synthetic.networks import Outputs, algorithms, draw_of, outputs, read_grid
+from uqeval.reproduce.study import (
+    Timing,
+    check_natural,
+    correlate,
+    judge_score,
+    stored,
+    summarise,
+    within_kinds,
+    within_methods,
+)
+from uqeval.reproduce.synthetic.by_method import medians
+from uqeval.reproduce.synthetic.networks import Fitted, choose, draw_of, fitted, plans_of, read_grid
 from uqeval.reproduce.synthetic.study import SyntheticStudy
 from uqeval.reproduce.synthetic.verdicts import notes_of
 
@@ -28,6 +40,7 @@ def synthetic(
     *,
     seeds: int = 20,
     d_range: tuple[float, float] | None = D_RANGE,
+    methods: str | Sequence[str] | None = None,
     grid: str | Path | None = None,
     jobs: int | None = None,
     progress: Progress | None = None,
@@ -44,6 +57,10 @@ def synthetic(
         d, for `any_d`.
     d_range : (low, high) or None
         Range of d, the distance between the two means, which drives all correlations; None takes every draw.
+    methods : str or list of str, optional
+        Names, in a list or separated by commas: softmax, ensemble, dropout, temperature, tta, evidential, bayesian,
+        sngp, swag; "paper" for those of the grid (the default), "all" for all of these. The numbers of a method do not
+        depend on the others.
     grid : path, optional
         Another grid (see synthetic.toml of this package).
     jobs : int, optional
@@ -55,23 +72,30 @@ def synthetic(
     -------
     Study
         `correlations` per draw, `summary` over draws, the paper's row in `paper`; `any_d`, the correlations of the
-        first seeds with no draw left out; `within`, those among scores of one kind alone.
+        first seeds with no draw left out; `within`, those among scores of one kind alone; `by_method`, those among the
+        scores of one method; `by_score`, medians over the models of each method with each score.
     """
     count = check_natural("seeds", seeds, 1)
     table, timing = read_grid(grid), Timing()
+    chosen = choose(table, methods)
     draws, skipped = _draws(table, count, d_range)
     same = {"study": "synthetic", "revision": _REVISION, "grid": {k: v for k, v in table.items() if k != "paper"}}
     first = list(range(count)) if skipped else []  # as the paper's law gives them
-    cells = [(seed, k) for seed in sorted({*draws, *first}) for k in range(len(table["training"]["hidden"]))]
-    keys = {cell: cell_key(same | {"cell": cell}) for cell in cells}
+    # The grid's are trained together, all of them whichever are asked for: a last bit of their numbers depends on that.
+    own = [method for method in chosen if method in table["methods"]]
+    parts: dict[str, dict[str, Any]] = {"paper": {}} if own else {}
+    parts |= {method["name"]: {"method": method} for method in chosen if method not in own}
+    cells = list(product(sorted({*draws, *first}), range(len(table["training"]["hidden"])), parts))
+    keys = {cell: cell_key(same | {"cell": cell[:2]} | parts[cell[2]]) for cell in cells}
     with timing.stage("training and scoring", progress, resumes=True) as tell, Store(out) as store:
         work = partial(run_cell, table)
         found = dict(run_cells(store, keys, work, processes, cores() if jobs is None else jobs, tell))
-    every = [row for cell in cells for row in found[cell]]
+    names = [method["name"] for method in chosen]
+    every = [row for cell in cells for row in found[cell] if row["family"] in names]
     models = [row for row in every if row["draw"] in draws]
     correlations, tests = correlate(models, draws)
     d, unselected = ({str(seed): draw_of(table, seed).d for seed in seeds} for seeds in (draws, first))
-    settings = {"grid": table, "draws": draws, "d": d, "d_range": d_range, "first_seeds": unselected}
+    settings = {"grid": table, "methods": chosen, "draws": draws, "d": d, "d_range": d_range, "first_seeds": unselected}
     return SyntheticStudy(
         study="synthetic",
         settings=settings,
@@ -79,11 +103,13 @@ def synthetic(
         summary=summarise(correlations),
         tests=tests,
         models=models,
-        paper=list(table.get("paper", [])),
+        paper=list(table.get("paper", [])) if chosen == table["methods"] else [],
         notes=notes_of(models, tests, settings, skipped),
         timing=timing,
         any_d=correlate(every, first)[0],
         within=within_kinds(models, draws),
+        by_method=within_methods(models, draws),
+        by_score=medians(models, draws),
     ).published(out, progress)
 
 
@@ -101,18 +127,21 @@ def _draws(grid: dict[str, Any], count: int, d_range: tuple[float, float] | None
     return chosen, skipped
 
 
-def run_cell(grid: dict[str, Any], cell: tuple[int, int]) -> list[dict[str, Any]]:
-    """Trains all networks of one architecture on one draw and judges every score: a row per scored model."""
-    seed, architecture = cell
+def run_cell(grid: dict[str, Any], cell: tuple[int, int, str]) -> list[dict[str, Any]]:
+    """Trains one architecture on one draw, by the grid ("paper") or another method, and judges every score.
+
+    A row per scored model.
+    """
+    seed, architecture, part = cell
     with collected():  # tied top classes of saturated members
-        return [row for found in outputs(grid, seed, algorithms(grid, architecture)) for row in _judge(found, seed)]
+        plans = plans_of(grid, architecture, part)
+        return [row for found in fitted(grid, seed, plans) for row in _judge(found, seed)]
 
 
-def _judge(found: Outputs, seed: int) -> Iterator[dict[str, Any]]:
+def _judge(found: Fitted, seed: int) -> Iterator[dict[str, Any]]:
     """All scores of one algorithm."""
-    y, probs, logits = found.labels, found.probs, found.member_logits
+    y, probs = found.labels, found.probs
     error = truth.misclassified(probs, y)
-    gap = truth.gap_from_logits(logits[0], y) if len(logits) == 1 else truth.rank_loss(probs, y)
     right = 1 - error
     shared = {
         "accuracy": float(right.mean()),
@@ -122,4 +151,4 @@ def _judge(found: Outputs, seed: int) -> Iterator[dict[str, Any]]:
     }
     for name in found.plan["scores"]:
         row = {"model": found.model, "family": found.plan["method"], "draw": seed, "score": name}
-        yield stored(row | judge_score(found.score(name), error, gap, *found.truths.values()) | shared)
+        yield stored(row | judge_score(found.score(name), error, found.gap, *found.truths.values()) | shared)

@@ -1,5 +1,6 @@
 """What the figures show of the data itself: its law, the truths of a predictor, a few networks trained again."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ from uqeval._check import Float
 from uqeval._errors import collected
 from uqeval.datasets.synthetic import Synthetic
 from uqeval.inputs.softmax import softmax
-from uqeval.reproduce.synthetic.networks import Outputs, Plan, algorithms, draw_of, outputs
+from uqeval.reproduce.synthetic.networks import Fitted, Plan, draw_of, fitted, plans_of
 
 _SIDE, _SHADES = 64, 40  # cells of a map along each axis, and how many colours they have
 _FINE = 700  # of the grid that the law is integrated on
@@ -128,19 +129,20 @@ def risk_curves(scene: Scene) -> tuple[list[dict[str, Any]], list[dict[str, Any]
     return found[0], found[1]
 
 
-def few_models(grid: dict[str, Any], seed: int) -> list[tuple[Outputs, str]]:
+def few_models(grid: dict[str, Any], seed: int, methods: Sequence[Plan]) -> list[tuple[Fitted, str]]:
     """A few models of each method with a score each, picked at random, trained again (to float32 rounding)."""
-    chosen = _choose(grid)
-    again = outputs(grid, seed, [plan for plan, _ in chosen])
+    chosen = _choose(grid, methods)
+    again = fitted(grid, seed, [plan for plan, _ in chosen])
     return [(found, score) for found, (_, score) in zip(again, chosen, strict=True)]
 
 
-def _choose(grid: dict[str, Any]) -> list[tuple[Plan, str]]:
+def _choose(grid: dict[str, Any], methods: Sequence[Plan]) -> list[tuple[Plan, str]]:
     """Plan and score of each model to show, by method."""
     rng = np.random.default_rng(0)
-    every = [plan for k in range(len(grid["training"]["hidden"])) for plan in algorithms(grid, k)]
     found = []
-    for method in grid["methods"]:
+    for method in methods:
+        part = "paper" if method in grid["methods"] else method["name"]
+        every = [plan for k in range(len(grid["training"]["hidden"])) for plan in plans_of(grid, k, part)]
         plans = [plan for plan in every if plan["method"] == method["name"]]
         picked = rng.permutation(len(plans))[:_PER_METHOD]
         scores = rng.permutation(len(method["scores"]))
