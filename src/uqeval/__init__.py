@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from uqeval.decide.monitor import Check
     from uqeval.decide.risk_map import RiskMap, risk_map
     from uqeval.decide.set_valued import SetValuedClassifier
-    from uqeval.decide.threshold import Threshold, Thresholds
+    from uqeval.decide.threshold import Threshold
+    from uqeval.decide.thresholds import Thresholds
     from uqeval.distributed.compare import compare
     from uqeval.distributed.evaluate import evaluate
     from uqeval.evaluation.comparison import Comparison

@@ -85,6 +85,8 @@ def make_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
 # The same words as options, where a message speaks of arguments.
 _AS_OPTION = {
     "again=True": "--again",
+    "`each`": "--each",
+    "groups=, one entry per row": "--by COLUMN",
     "normalize=True": "--normalize",
     "largest_cluster=": "--largest-cluster ",
     "largest_cluster = ": "--largest-cluster ",

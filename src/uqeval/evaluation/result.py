@@ -133,7 +133,7 @@ class Evaluation(Result):
 
     def to_dict(self) -> dict[str, Any]:
         """The stable JSON shape (`schema_version` inside)."""
-        fields = ("value", "low", "high", "se", "level", "method", "n")
+        fields = ("value", "low", "high", "se", "level", "method", "n", "n_errors", "n_clusters")
         return {
             "schema_version": SCHEMA_VERSION,
             "n": self.n,
@@ -172,6 +172,13 @@ class Evaluation(Result):
         for at in range(0, len(groups), width):
             found.append(Panel(f"{self.heading(ranking[0])} by group", tuple(groups[at : at + width])))
         return found
+
+    def group_counts(self) -> Grid | None:
+        """Rows, errors and clusters of each group (at most 20)."""
+        found = [(group, *self.rows.counts(group)) for group in self.groups[:_MOST_GROUPS]]
+        kept = [k for k in range(4) if any(row[k] is not None for row in found)]
+        rows = [tuple(f"{row[k]:,}" if k else row[0] for k in kept) for row in found]
+        return Grid([("group", "rows", "errors", "clusters")[k] for k in kept], rows, "groups") if rows else None
 
     def heading(self, metric: str) -> str:
         """Title with the direction that is better; and which it used, where there are errors and a loss."""
@@ -351,6 +358,9 @@ class Evaluation(Result):
             cells = [(name, *(f"{text} *" if top else text for text, top in row)) for name, row in self.cells(panel)]
             yield ""
             yield Grid(("score", *(title for title, _, _ in panel.columns)), cells, panel.title)
+        if (counts := self.group_counts()) is not None:
+            yield ""
+            yield counts
         if (hidden := len(self.groups) - _MOST_GROUPS) > 0:
             yield f"… and {hidden} more groups (see to_frame())"
         if model := self.model_lines():

@@ -116,6 +116,15 @@ class Table(Sequence[Row]):
 
     # ---- groups ----
 
+    def counts(self, group: str) -> tuple[int, int | None, int | None]:
+        """Rows, errors and clusters of a group, as its metrics know them."""
+        found = [row.estimate for row in self.of_group(group)]
+        errors, clusters = (
+            next((x for x in numbers if x is not None), None)
+            for numbers in ([e.n_errors for e in found], [e.n_clusters for e in found])
+        )
+        return max((e.n for e in found), default=0), errors, clusters
+
     def across(self) -> Iterator[tuple[Column, Across]]:
         """Column by column, the groups that have it."""
         singles: dict[Column, list[Estimate]] = {}
