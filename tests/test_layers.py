@@ -26,6 +26,7 @@ LAYERS = [
     "metrics",
     "inference",
     "decide",
+    "monitor",
     "evaluation",
     "distributed",
     "datasets",
@@ -86,7 +87,17 @@ LATE_OWN = {
     "uqeval.distributed.bounds.files": "of rows that stream by",
     **{
         f"uqeval.cli.{name}": "0.3 s for all commands, of which one is called"
-        for name in ("check", "compare", "demo", "doctor", "evaluate", "power", "reproduce_human", "threshold")
+        for name in (
+            "check",
+            "compare",
+            "demo",
+            "doctor",
+            "evaluate",
+            "monitor",
+            "power",
+            "reproduce_human",
+            "threshold",
+        )
     },
     **{
         f"uqeval.{name}": "NumPy, which the help of the commands need not wait for"
@@ -98,12 +109,19 @@ LATE_OWN = {
             "distributed.memory",
             "inputs.columns",
             "inputs.files",
+            "inputs.late_labels",
+            "inputs.paths",
+            "monitor",
+            "monitor.drift",
+            "monitor.prometheus",
+            "monitor.words",
             "pages.words",
         )
     },
     "uqeval.cli.main": "0.3 s in which Ctrl-C would print a traceback",
     "uqeval.evaluation.compare": "what evaluates need not wait for it",
     **{f"uqeval.inputs.{name}": "words for what is wrong" for name in ("guess", "strangers")},
+    **dict.fromkeys(("uqeval.pages.monitor",), "Jinja, for those who make a page"),
     "uqeval.pages.paper": "0.5 s for what makes pages, and most commands make none",
     "uqeval.distributed.engines.dask.engine": "the extra dask",
     "uqeval.distributed.engines.spark.engine": "the extra spark",

@@ -23,7 +23,7 @@ from uqeval._errors import InputError, MissingExtra, UQWarning
 from uqeval.cli.interrupt import CODE, interruptible, stop_if_asked
 from uqeval.cli.output import stderr, use_words
 
-COMMANDS = ("demo", "evaluate", "compare", "threshold", "check", "power", "reproduce", "doctor")
+COMMANDS = ("demo", "evaluate", "compare", "threshold", "check", "monitor", "power", "reproduce", "doctor")
 
 
 def _load(name: str) -> Callable[..., Any] | typer.Typer:
@@ -49,6 +49,10 @@ def _load(name: str) -> Callable[..., Any] | typer.Typer:
             from uqeval.cli.check import check
 
             return check
+        case "monitor":
+            from uqeval.cli.monitor import monitor
+
+            return monitor
         case "power":
             from uqeval.cli.power import power
 

@@ -229,7 +229,7 @@ def grid_table(grid: Grid) -> Table:
     title = None if grid.caption is None else Text(grid.caption)
     table = Table(title=title, title_justify="left", title_style="", header_style="bold", padding=(0, 1))
     for k, heading in enumerate(grid.head):
-        table.add_column(Text(heading), no_wrap=k > 0, overflow="fold")
+        table.add_column(Text(heading), no_wrap=k > 0, overflow="fold", min_width=0 if k else 6)
     for row in grid.rows:
         table.add_row(*map(Text, row))
     return table

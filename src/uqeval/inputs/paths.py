@@ -117,6 +117,14 @@ def format_of(name: str) -> str:
     )
 
 
+def is_known(name: str) -> bool:
+    """Whether the extension is that of a file that can be read."""
+    try:
+        return bool(format_of(name))
+    except InputError:
+        return False
+
+
 def is_packed(name: str) -> bool:
     """Whether the file is compressed as a whole."""
     return name.lower().endswith(_PACKED)
