@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -73,7 +74,8 @@ def monitor(
     Example:  uqeval monitor threshold.json --state watch monday.parquet --by site --key id
     """
     outputs = {"--json": json, "--html": html, "--prometheus": prometheus}
-    check_outputs(outputs, [threshold, *(predictions or ())])
+    inputs = [threshold, *(predictions or ()), *([] if reference is None else [reference])]
+    check_outputs(outputs, [*inputs, str(Path(state) / "history.jsonl")])
     if not predictions and watch is None:
         raise InputError("There is nothing to look at. Name files of new rows, or a folder with --watch.")
     if run_length is not None and by is not None:
@@ -233,9 +235,10 @@ class _Session:
         while True:
             now = {}
             for path in folder.iterdir():
-                if path.is_file() and not path.name.startswith(".") and is_known(path.name):
-                    found = path.stat()
-                    now[path] = (found.st_mtime, found.st_size)
+                with suppress(FileNotFoundError):  # taken away meanwhile
+                    if path.is_file() and not path.name.startswith(".") and is_known(path.name):
+                        found = path.stat()
+                        now[path] = (found.st_mtime, found.st_size)
             for path in sorted(now, key=lambda path: (now[path], path.name)):
                 if now[path] == before.get(path) != done.get(path):
                     done[path] = now[path]

@@ -1,4 +1,4 @@
-"""Watching a promise for months: a folder that remembers, groups, labels that come late, scores that drift."""
+"""What `uqeval monitor` does: a folder that remembers a promise, groups, labels that come late, scores that drift."""
 
 from uqeval.monitor.groups import e_bh
 from uqeval.monitor.state import Batch, Monitor, Options, Status, opened

@@ -17,11 +17,11 @@ def prometheus_text(promise: Threshold, status: Status, seconds: float) -> str:
 
 
 def _lines(promise: Threshold, status: Status, seconds: float) -> Iterator[str]:
-    whole: dict[str | None, Check] = {} if status.check is None else {None: status.check}
-    known = {**whole, **status.groups}
+    known: list[tuple[str | None, Check]] = [] if status.check is None else [(None, status.check)]
+    known += status.groups.items()
 
     def of(field: str) -> list[_Sample]:
-        return [(name, float(getattr(check, field))) for name, check in known.items()]
+        return [(name, float(getattr(check, field))) for name, check in known]
 
     broken: list[_Sample] = [(None, float(status.check is not None and not status.check.holds))]
     broken += [(name, float(name in status.named)) for name in status.groups]

@@ -60,7 +60,9 @@ def _charts(promise: Threshold, status: Status, looks: list[dict[str, Any]], lev
         if not points:
             continue
         after = status.named.get(name) if name is not None else status.check.alarm_after if status.check else None
-        yield _chart("all rows" if name is None else name, points, promise.max_risk, level, after)
+        # A group alone is named at so much (e-BH); one among others that are bad too, sooner.
+        enough = (1 if name is None else len(status.groups)) / (1 - level)
+        yield _chart("all rows" if name is None else name, points, promise.max_risk, enough, after)
     if status.drift is not None:
         evidence = [
             (d["n"], sum(c["e_value"] if c else 1.0 for c in d["checks"]) / len(d["checks"]), math.nan, math.nan)
@@ -69,31 +71,31 @@ def _charts(promise: Threshold, status: Status, looks: list[dict[str, Any]], lev
         ]
         if evidence:
             title = "the scores (without labels; says nothing of the risk)"
-            yield _chart(title, evidence, None, level, status.drift["alarm_after"])
+            yield _chart(title, evidence, None, 1 / (1 - level), status.drift["alarm_after"])
 
 
 def _chart(
-    title: str, points: Sequence[tuple[float, ...]], max_risk: float | None, level: float, after: int | None
+    title: str, points: Sequence[tuple[float, ...]], max_risk: float | None, enough: float, after: int | None
 ) -> dict[str, Any]:
     """Lines in units of a drawing: evidence above, the risk of each look and of all rows so far below."""
     kept = list(points[:: math.ceil(len(points) / _POINTS)])
     kept += [] if kept[-1] is points[-1] else [points[-1]]
     most = kept[-1][0]
     x = [_WIDE * point[0] / most for point in kept]
-    alarm = math.log10(1 / (1 - level))
+    alarm = math.log10(enough)
     logs = [math.log10(min(max(point[1] or 0.0, 1e-3), 1e12)) for point in kept]
     top, low = max(alarm + 0.5, *logs), min(-1.0, *logs)
     risks = [[math.nan if p[k] is None else float(p[k]) for p in kept] for k in (2, 3)]
     highest = max([2 * (max_risk or 0.0), *(r for part in risks for r in part if not math.isnan(r))])
     return {
         "title": title,
-        "text": f"Evidence {number(kept[-1][1])} after {most:,.0f} rows; an alarm at {1 / (1 - level):.4g}.",
+        "text": f"Evidence {kept[-1][1] or 0:.3g} after {most:,.0f} rows; an alarm at {enough:.4g}.",
         "alarmed": None if after is None else _WIDE * min(1.0, after / most),
         "after": "" if after is None else f"noticed after {after:,} rows",
         "evidence": _line(x, [(top - value) / (top - low) for value in logs]),
         "alarm": round(_HIGH * (top - alarm) / (top - low), 1),
         "even": round(_HIGH * top / (top - low), 1),
-        "at": f"{1 / (1 - level):.4g}",
+        "at": f"{enough:.4g}",
         "most": f"{most:,.0f}",
         "batches": None if max_risk is None else _line(x, [1 - r / highest for r in risks[0]]),
         "risk": None if max_risk is None else _line(x, [1 - r / highest for r in risks[1]]),
