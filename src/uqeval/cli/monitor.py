@@ -38,18 +38,13 @@ def monitor(
     by: o.By = None,
     key: Annotated[str | None, o.option("Column of ids: no id counts twice, and labels may come later.")] = None,
     cluster: o.Cluster = None,
-    largest_cluster: Annotated[
-        int | None, o.option("The most accepted rows that a cluster can have; as in calibration by default.")
-    ] = None,
+    largest_cluster: o.LargestAccepted = None,
     reference: Annotated[
         str | None, o.option("Calibration rows, at the first look: are new scores like theirs?", metavar="FILE")
     ] = None,
-    score: Annotated[
-        list[str] | None,
-        o.option("Score to use; that of the threshold by default.", "--score", "--scores", metavar="NAME"),
-    ] = None,
-    max_risk: Annotated[float | None, o.option("Which threshold, where the file holds several.")] = None,
-    level: Annotated[float | None, o.option("Confidence of an alarm; that of the threshold by default.")] = None,
+    score: o.OwnScore = None,
+    max_risk: o.WhichRisk = None,
+    level: o.AlarmLevel = None,
     run_length: Annotated[
         int | None, o.option("Promise so many accepted rows between false alarms on average; not with --by.")
     ] = None,

@@ -36,7 +36,7 @@ class Drift:
     def __init__(self, kept: list[float], level: float) -> None:
         self._kept, self.level = np.array(kept), level
         self._gaps = np.ones(len(kept) + 1, dtype=np.int64)
-        self._checks: list[Check | None] = [None] * len(_DIRECTIONS)
+        self._stored: list[dict[str, Any] | None] = [None] * len(_DIRECTIONS)
         self._promise = Threshold.from_value(math.inf, max_risk=0.5, level=level, what="loss")
         self._seed = int(hashlib.sha256(self._kept.tobytes()).hexdigest()[:16], 16)
         self.n, self.alarm_after = 0, None
@@ -44,12 +44,16 @@ class Drift:
     @property
     def e_value(self) -> float:
         """Evidence that the scores have changed; at most 1 on average while they have not."""
-        return float(np.mean([1.0 if check is None else check.e_value for check in self._checks]))
+        return float(np.mean(self._evidence))
 
     @property
     def direction(self) -> str:
         """Where the places went that speak loudest."""
-        return max(zip(_DIRECTIONS, self._checks, strict=True), key=lambda one: one[1].e_value if one[1] else 1.0)[0]
+        return _DIRECTIONS[int(np.argmax(self._evidence))]
+
+    @property
+    def _evidence(self) -> list[float]:
+        return [1.0 if data is None else float(data["e_value"]) for data in self._stored]
 
     alarm_after: int | None
 
@@ -57,7 +61,8 @@ class Drift:
         """What to write of new scores; the object itself is as before."""
         rng = np.random.default_rng([self._seed, self.n])  # the same places, however often a look is begun anew
         gaps, places = self._places(scores + 0.0, rng)
-        checks, alarm_after = list(self._checks), self.alarm_after
+        checks = [None if data is None else Check.from_json(json.dumps(data)) for data in self._stored]
+        alarm_after = self.alarm_after
         for start in range(0, len(places), _AT_ONCE):
             part = places[start : start + _AT_ONCE]
             with collected():
@@ -80,7 +85,7 @@ class Drift:
         """Goes on to what `look` returned."""
         cells, many = entry["cells"]
         np.add.at(self._gaps, np.array(cells, dtype=np.int64), np.array(many, dtype=np.int64))
-        self._checks = [None if data is None else Check.from_json(json.dumps(data)) for data in entry["checks"]]
+        self._stored = entry["checks"]
         self.n, self.alarm_after = entry["n"], entry["alarm_after"]
 
     def _places(self, scores: Float, rng: np.random.Generator) -> tuple[Int, Float]:

@@ -102,7 +102,8 @@ class Monitor:
     def __init__(self, journal: Journal, promise: Threshold, options: Options, kept: list[float] | None) -> None:
         self.promise, self.options, self._journal = promise, options, journal
         self.drift = None if kept is None else Drift(kept, options.level)
-        self._checks: dict[str | None, Check] = {}  # None: of all rows
+        self._stored: dict[str | None, dict[str, Any]] = {}  # checks as they are written; None: of all rows
+        self._read: dict[str | None, Check] = {}  # those that somebody asked for: few looks of many are
         self._named: dict[str, int] = {}
         self._waiting: dict[str, Waiting] = {}
         self._counted: set[str] = set()  # ids
@@ -118,14 +119,14 @@ class Monitor:
     @property
     def status(self) -> Status:
         """What is known now."""
-        check = self._checks.get(None)
-        drift = self.drift
+        check, drift = self._check(None), self.drift
+        groups = {name: self._check(name) for name in sorted(n for n in self._stored if n is not None)}
         return Status(
             looks=len(self.looks),
             holds=(check is None or check.holds) and not self._named,
             units=0 if check is None else check.units,
             check=check,
-            groups={name: self._checks[name] for name in sorted(n for n in self._checks if n is not None)},
+            groups={name: found for name, found in groups.items() if found is not None},
             named=dict(self._named),
             waiting=len(self._waiting),
             drift=None
@@ -155,8 +156,11 @@ class Monitor:
             "done": ids,
         }
         checks = self._checked(rows, again) if rows else {}
-        e_values = {name: found.e_value for name, found in (self._checks | checks).items() if name is not None}
-        named = {name: (self._checks | checks)[name].n for name in e_bh(e_values, self.options.level)}
+        every = {name: data["e_value"] for name, data in self._stored.items()}
+        every |= {name: check.e_value for name, check in checks.items()}
+        e_values = {name: e_value for name, e_value in every.items() if name is not None}
+        # A look at other groups may name one too: what each has to reach depends on all.
+        named = {name: self._rows(name, checks) for name in e_bh(e_values, self.options.level)}
         entry["all"] = _stored(checks[None]) if None in checks else None
         entry["groups"] = {name: _stored(check) for name, check in checks.items() if name is not None}
         entry["named"] = {name: n for name, n in named.items() if name not in self._named}
@@ -164,6 +168,16 @@ class Monitor:
         entry["drift"] = self.drift.look(scores) if self.drift is not None and len(scores) else None
         self._apply(self._journal.append(entry))
         return notes
+
+    def _check(self, name: str | None) -> Check | None:
+        """That of a group after all looks so far."""
+        if name not in self._read and name in self._stored:
+            self._read[name] = Check.from_json(json.dumps(self._stored[name]))
+        return self._read.get(name)
+
+    def _rows(self, name: str, checks: dict[str | None, Check]) -> int:
+        found = checks.get(name) or self._check(name)
+        return 0 if found is None else found.n
 
     def _new_scores(self, batch: Batch) -> Float:
         """Those of rows that were not seen before."""
@@ -220,7 +234,7 @@ class Monitor:
                 np.array([row.score for row, _ in part]),
                 np.array([lost for _, lost in part]),
                 clusters=None if clusters[0] is None else np.array(clusters),
-                previous=self._checks.get(name),
+                previous=self._check(name),
                 largest_cluster=self.options.largest_cluster,
                 level=self.options.level,
                 run_length=self.options.run_length,
@@ -238,9 +252,9 @@ class Monitor:
         self._waiting |= {name: Waiting(*row) for name, row in entry["waiting"].items()}
         stored = {None: entry["all"]} if entry["all"] is not None else {}
         for name, data in (stored | entry["groups"]).items():
-            before = self._checks[name].batches if name in self._checks else ()
-            batches = [*before, *data["batches"]][-MOST_BATCHES:]
-            self._checks[name] = Check.from_json(json.dumps(data | {"batches": batches}))
+            before = self._stored[name]["batches"] if name in self._stored else []
+            self._stored[name] = data | {"batches": [*before, *data["batches"]][-MOST_BATCHES:]}
+            self._read.pop(name, None)
         self._named |= entry["named"]
         if entry["drift"] is not None and self.drift is not None:
             self.drift.apply(entry["drift"])
