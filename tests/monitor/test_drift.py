@@ -35,6 +35,17 @@ def test_places_are_uniform_and_independent_while_nothing_changes_ties_included(
     assert abs(np.corrcoef(found[:, :-1].ravel(), found[:, 1:].ravel())[0, 1]) < 4 / np.sqrt(found[:, 1:].size)
 
 
+def test_ties_are_as_uneven_as_random_marks_make_them():
+    """One value, 3 reference scores and 200 new ones: the share of the first gap is Beta(1, 3), not always 1/4."""
+    share = []
+    for run in range(300):
+        drift = Drift([float(run)] * 3, 0.95)
+        drift._keys = np.sort(np.random.default_rng(run).random(3))  # marks, which depend on the number of scores alone
+        gaps, _ = drift._places(np.full(200, float(run)), np.random.default_rng(1000 + run))
+        share.append((gaps == 0).mean())
+    assert stats.kstest(share, stats.beta(1, 3).cdf).pvalue > 1e-3
+
+
 def test_looks_one_by_one_are_one_chain_and_depend_on_nothing_else():
     rng = np.random.default_rng(3)
     kept, parts = reference(rng.random(200)), [rng.random(37) for _ in range(4)]

@@ -38,6 +38,9 @@ class Drift:
         self._gaps = np.ones(len(kept) + 1, dtype=np.int64)
         self._stored: list[dict[str, Any] | None] = [None] * len(_DIRECTIONS)
         self._promise = Threshold.from_value(math.inf, max_risk=0.5, level=level, what="loss")
+        # Equal scores have an order too: each gets a random mark, once for ever.
+        starts = np.searchsorted(self._kept, self._kept)
+        self._keys = np.sort(starts + np.random.default_rng(len(kept)).random(len(kept)))
         self._seed = int(hashlib.sha256(self._kept.tobytes()).hexdigest()[:16], 16)
         self.n, self.alarm_after = 0, None
 
@@ -89,9 +92,9 @@ class Drift:
         self.n, self.alarm_after = entry["n"], entry["alarm_after"]
 
     def _places(self, scores: Float, rng: np.random.Generator) -> tuple[Int, Float]:
-        """The gap of each score, and its place in (0, 1); among equal calibration scores the gap is drawn."""
+        """The gap of each score, and its place in (0, 1); among equal calibration scores by a random mark."""
         low, high = (np.searchsorted(self._kept, scores, side=side) for side in ("left", "right"))
-        gaps = low + np.floor(rng.random(len(scores)) * (high - low + 1)).astype(np.int64)
+        gaps = np.where(high > low, np.searchsorted(self._keys, low + rng.random(len(scores))), low)
         places, counts = np.empty(len(scores)), self._gaps.copy()
         for start in range(0, len(scores), _AT_ONCE):
             part = gaps[start : start + _AT_ONCE]
