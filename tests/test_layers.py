@@ -121,7 +121,7 @@ LATE_OWN = {
     "uqeval.cli.main": "0.3 s in which Ctrl-C would print a traceback",
     "uqeval.evaluation.compare": "what evaluates need not wait for it",
     **{f"uqeval.inputs.{name}": "words for what is wrong" for name in ("guess", "strangers")},
-    **dict.fromkeys(("uqeval.pages.monitor",), "Jinja, for those who make a page"),
+    "uqeval.pages.monitor": "Jinja, for those who make a page",
     "uqeval.pages.paper": "0.5 s for what makes pages, and most commands make none",
     "uqeval.distributed.engines.dask.engine": "the extra dask",
     "uqeval.distributed.engines.spark.engine": "the extra spark",
