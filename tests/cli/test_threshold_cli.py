@@ -933,3 +933,32 @@ def test_files_that_are_no_text_or_not_there_are_one_message(promise, fresh, tmp
 def test_a_check_without_files_leaves_with_2(promise):
     for args in ([], [promise], [promise, "x.csv", "--level", "high"], [promise, "x.csv", "--max-risk", "low"]):
         assert "Usage:" in commands.misuse("check", *args)
+
+
+# ---- groups ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def sites(tmp_path):
+    return write(tmp_path / "sites.csv", one_score() | {"site": np.array(["east", "west"])[np.arange(N) % 2]})
+
+
+def test_by_shows_each_group_and_each_promises_it(sites, tmp_path):
+    found = data(sites, "--max-risk", "0.1", "--by", "site")
+    assert [g["group"] for g in found["groups"]] == ["east", "west"]
+    text = words(succeed(sites, "--max-risk", "0.1", "--by", "site"))
+    assert "not for each group" in text
+    each = data(sites, "--max-risk", "0.1", "--by", "site", "--each")
+    pred = uq.read_predictions(sites, group="site")
+    expected = uq.choose_threshold("mine", predictions=pred, max_risk=0.1, each=True)
+    assert each == loaded(expected.to_json())
+    assert "in each of 2 groups at most 10%" in words(succeed(sites, "--max-risk", "0.1", "--by", "site", "--each"))
+
+
+def test_each_needs_by_and_names_small_groups(sites, tmp_path):
+    assert "--each is about groups, and there are none. Pass --by" in fail(sites, "--max-risk", "0.1", "--each")
+    table = one_score() | {"site": np.where(np.arange(N) < 9, "east", "west")}
+    few = write(tmp_path / "few.csv", table)
+    result = call(few, "--max-risk", "0.1", "--by", "site", "--each")
+    assert result.code == 1
+    assert "Too small to be certified even without an error: east (9 rows)" in words(result.out)

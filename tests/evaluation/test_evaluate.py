@@ -1019,7 +1019,7 @@ def test_a_notebook_shows_the_verdict_first_and_tables_whose_numbers_are_aligned
         assert f"<strong>{line}</strong>" in page
     assert page.index("<strong>") < page.index("<table>")
     tables = page.split("<table>")[1:]
-    assert len(tables) == 3  # metrics, groups, the model itself
+    assert len(tables) == 4  # metrics, groups, how many rows each has, the model itself
     assert "accuracy" in tables[-1]
     for row in page.split("<tr>")[1:]:
         first, *numbers = row.split("</tr>")[0].replace("</th>", "</td>").split("</td>")[:-1]
@@ -1027,3 +1027,19 @@ def test_a_notebook_shows_the_verdict_first_and_tables_whose_numbers_are_aligned
         assert all("text-align: right; white-space: nowrap" in number for number in numbers)
     assert "<pre>" not in page
     assert "*" not in page
+
+
+def test_the_rows_errors_and_clusters_of_each_group_are_in_text_and_json():
+    pred = uq.datasets.example()
+    code, patient = np.arange(pred.n) % 3, np.arange(pred.n) % 300
+    grouped = uq.Predictions(pred.labels, probs=pred.probs, groups=code, clusters=patient)
+    for metrics in (["uq_auc"], ["aurc", "accuracy"]):
+        ev = uq.evaluate(grouped, scores=["entropy"], metrics=metrics)
+        wrong = uq.truth.error_of(pred)
+        expected = [(str(k), (code == k).sum(), wrong[code == k].sum(), 100) for k in range(3)]
+        counts = ev.group_counts()
+        assert counts.head == ["group", "rows", "errors", "clusters"]
+        assert [tuple(row) for row in counts.rows] == [tuple(map(str, row)) for row in expected]
+        assert counts.text() in str(ev)
+        told = {(row["group"], row["n"], row["n_clusters"]) for row in ev.to_dict()["estimates"] if row["group"]}
+        assert told == {(name, n, clusters) for name, n, _, clusters in expected}

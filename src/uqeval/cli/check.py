@@ -33,16 +33,11 @@ def check(
     state: Annotated[
         str | None, o.option("Remembers the looks so far: read if it is there, then written.", metavar="FILE")
     ] = None,
-    score: Annotated[
-        list[str] | None,
-        o.option("Score to use; that of the threshold by default.", "--score", "--scores", metavar="NAME"),
-    ] = None,
-    max_risk: Annotated[float | None, o.option("Which threshold, where the file holds several.")] = None,
+    score: o.OwnScore = None,
+    max_risk: o.WhichRisk = None,
     cluster: o.Cluster = None,
-    largest_cluster: Annotated[
-        int | None, o.option("The most accepted rows that a cluster can have; as in calibration by default.")
-    ] = None,
-    level: Annotated[float | None, o.option("Confidence of an alarm; that of the threshold by default.")] = None,
+    largest_cluster: o.LargestAccepted = None,
+    level: o.AlarmLevel = None,
     run_length: Annotated[
         int | None,
         o.option("Promise so many accepted rows (or clusters) between false alarms on average, and notice sooner."),

@@ -22,7 +22,8 @@ from uqeval._errors import InputError, MissingExtra, UQWarning
 from uqeval.cli.interrupt import CODE, interruptible, stop_if_asked
 from uqeval.cli.output import in_options, stderr, use_words
 
-COMMANDS = ("demo", "evaluate", "compare", "gate", "threshold", "apply", "check", "power", "reproduce", "doctor")
+_WORK = ("demo", "evaluate", "compare", "gate", "threshold", "apply", "check", "monitor", "power")
+COMMANDS = (*_WORK, "reproduce", "doctor")
 
 
 def _load(name: str) -> Callable[..., Any] | typer.Typer:
@@ -56,6 +57,10 @@ def _load(name: str) -> Callable[..., Any] | typer.Typer:
             from uqeval.cli.check import check
 
             return check
+        case "monitor":
+            from uqeval.cli.monitor import monitor
+
+            return monitor
         case "power":
             from uqeval.cli.power import power
 

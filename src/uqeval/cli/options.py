@@ -38,6 +38,14 @@ Cluster = Annotated[str | None, option("Column of independent units, as a patien
 LargestCluster = Annotated[
     int | None, option("The most rows that a cluster can ever have: intervals leave room for one that was not seen.")
 ]
+LargestAccepted = Annotated[
+    int | None, option("The most accepted rows that a cluster can have; as in calibration by default.")
+]
+OwnScore = Annotated[
+    list[str] | None, option("Score to use; that of the threshold by default.", "--score", "--scores", metavar="NAME")
+]
+WhichRisk = Annotated[float | None, option("Which threshold, where the file holds several.")]
+AlarmLevel = Annotated[float | None, option("Confidence of an alarm; that of the threshold by default.")]
 Metrics = Annotated[
     list[str] | None,
     option("Metrics, by comma or one by one; all that the file allows by default.", "--metrics", "--metric"),

@@ -24,6 +24,7 @@ from uqeval._files import check_target, identity, write_whole
 from uqeval.cli.interrupt import stop_if_asked
 
 if TYPE_CHECKING:
+    from uqeval._result import Grid
     from uqeval.distributed.bounds.files import Certain
     from uqeval.evaluation.result import Evaluation
     from uqeval.evaluation.table import Panel
@@ -66,6 +67,8 @@ _WORDS |= {picture: f"\\x{code:02x}" for code, picture in _CONTROLS.items() if p
 # The same words as options, where a message speaks of arguments.
 _AS_OPTION = {
     "again=True": "--again",
+    "`each`": "--each",
+    "groups=, one entry per row": "--by COLUMN",
     "normalize=True": "--normalize",
     "largest_cluster=": "--largest-cluster ",
     "largest_cluster = ": "--largest-cluster ",
@@ -194,7 +197,8 @@ def print_evaluation(ev: Evaluation, console: Console | None = None) -> None:
     names = max(len(name) for name in ev.scores)
     for panel in ev.panels(width=max(1, (out.width - names - 4) // _CELL)):
         out.print(_table(ev, panel, out))
-    if ev.groups:
+    if (counts := ev.group_counts()) is not None:
+        out.print(grid_table(counts))
         out.print("all metrics of all groups: --json", style="dim")
     model = ev.model_lines()
     if model:
@@ -251,6 +255,17 @@ def print_bounds(found: Certain, console: Console | None = None) -> None:
                 Text(f"! {name}: the width asked for, {one.approx:g}, was not reached ({wide:.2g})", style="yellow")
             )
     out.print(Text(found.summary(), style="dim"))
+
+
+def grid_table(grid: Grid) -> Table:
+    """A table of plain texts: names fold, numbers stay whole."""
+    title = None if grid.caption is None else Text(grid.caption)
+    table = Table(title=title, title_justify="left", title_style="", header_style="bold", padding=(0, 1))
+    for k, heading in enumerate(grid.head):
+        table.add_column(Text(heading), no_wrap=k > 0, overflow="fold", min_width=0 if k else 6)
+    for row in grid.rows:
+        table.add_row(*map(Text, row))
+    return table
 
 
 def _table(ev: Evaluation, panel: Panel, out: Console) -> Table:

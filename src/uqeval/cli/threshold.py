@@ -14,7 +14,7 @@ from rich.text import Text
 import uqeval
 from uqeval._errors import InputError, collected
 from uqeval.cli import options as o
-from uqeval.cli.output import check_outputs, in_options, stdout, write_json
+from uqeval.cli.output import check_outputs, grid_table, in_options, stdout, write_json
 from uqeval.cli.progress import status_console
 from uqeval.cli.told import provenance, with_provenance, write_csv
 
@@ -49,6 +49,8 @@ def threshold(
     largest_weight: Annotated[
         float | None, o.option("The largest weight that an input can ever have; the largest here by default.")
     ] = None,
+    by: o.By = None,
+    each: Annotated[bool, o.option("Promise the risk in every group of --by, all at once.", "--each")] = False,
     split: Annotated[
         float | None, o.option("Share of the rows that choose, as 0.5; the others give honest estimates.")
     ] = None,
@@ -78,7 +80,7 @@ def threshold(
     targets = _targets(max_risk)
     check_choice("--cluster-method", cluster_method, CLUSTER_METHODS)
     with status_console(quiet).status("Reading…") as progress, collected() as notes:
-        found = o.read(predictions, cluster=cluster, columns=columns)
+        found = o.read(predictions, cluster=cluster, columns=columns, by=by)
         progress.update(f"Choosing among {found.n:,} rows…")
         chosen = uqeval.choose_threshold(
             _names(scores, found),
@@ -90,6 +92,8 @@ def threshold(
             cluster_method=cluster_method,
             largest_cluster=largest_cluster,
             largest_weight=largest_weight,
+            groups=None if by is None or found.groups is None else [found.group_names[k] for k in found.groups],
+            each=each,
             split=split,
             bound=bound,
             tie=tie,
@@ -152,13 +156,15 @@ def print_thresholds(found: uqeval.Thresholds, console: Console | None = None) -
                 out.print(Text(line))
         elif t.holdout is not None:
             out.print(Text(f"max risk {t.max_risk:g}, {_numbers(t)[-1]}"))
+        if (groups := t.group_table()) is not None:
+            out.print(grid_table(groups))
     for note in dict.fromkeys(note for t in found for note in t.warnings):
         out.print(Text(f"! {in_options(note)}", style="yellow"))
 
 
 def _numbers(t: uqeval.Threshold) -> list[str]:
     """What `str` says after the promise: the calibration rows, then the held-out ones."""
-    return str(replace(t, warnings=()))[len(t.statement()) :].strip("\n").splitlines()
+    return str(replace(t, warnings=(), groups=()))[len(t.statement()) :].strip("\n").splitlines()
 
 
 def _table(found: uqeval.Thresholds) -> Table:

@@ -5,7 +5,7 @@ from uqeval.decide.choose import choose_threshold
 from uqeval.decide.dominance import Dominance, dominance
 from uqeval.decide.label_noise import LabelNoise, Overturn, corrected_auc, label_noise
 from uqeval.decide.monitor import Check, CheckedRows, expected_delay
-from uqeval.decide.results import Holdout
+from uqeval.decide.results import GroupRisk, Holdout
 from uqeval.decide.risk_map import Psi, RiskMap, risk_map
 from uqeval.decide.set_valued import SetReport, SetValuedClassifier
 from uqeval.decide.threshold import Threshold
@@ -16,6 +16,7 @@ __all__ = [
     "Check",
     "CheckedRows",
     "Dominance",
+    "GroupRisk",
     "Holdout",
     "LabelNoise",
     "Overturn",

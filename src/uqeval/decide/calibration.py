@@ -33,6 +33,7 @@ class Calibration:
     largest: float | None = None  # a bound of `unit_sizes` that holds beyond these rows
     made_up: float = 1.0  # clusters that the t-test adds
     exponent: int = 0  # weights came 2**exponent times as large
+    groups: Int | None = None  # 0, 1, …; what each is called is for others
 
     @property
     def n(self) -> int:
@@ -168,6 +169,12 @@ class Calibration:
             return float(self.n_units), 1.0
         return float(self._running_weights[1][-1]), self.largest_unit
 
+    def hopeful(self, thresholds: Float, max_risk: float, joint: bool) -> NDArray[np.bool_]:
+        """Whether the observed risk below each is under the target."""
+        bad, accepted = self.weighted(thresholds)
+        everything = self.weighted(self.sorted[-1:])[1]
+        return (accepted > 0) & (bad < max_risk * (everything if joint else accepted))
+
     # ---- what that proves ----
 
     @property
@@ -299,10 +306,9 @@ class Calibration:
     def take(self, rows: Int) -> Calibration:
         """Some of the rows."""
         codes = None if self.clusters is None else recode(self.clusters[rows])
-        weights = None if self.weights is None else self.weights[rows]
-        return replace(
-            self, score=self.score[rows], loss=self.loss[rows], clusters=codes, weights=weights, ranking=None
-        )
+        weights, groups = (None if part is None else part[rows] for part in (self.weights, self.groups))
+        own: dict[str, Any] = {"clusters": codes, "weights": weights, "groups": groups, "ranking": None}
+        return replace(self, score=self.score[rows], loss=self.loss[rows], **own)
 
     def one_row_per_cluster(self, rng: np.random.Generator) -> Calibration:
         """A random row of each cluster: independent rows again. Does not depend on the order of rows."""
@@ -312,7 +318,8 @@ class Calibration:
         size = np.diff(first, append=len(order))
         chosen = order[first + np.minimum((rng.random(len(first)) * size).astype(np.int64), size - 1)]
         alone = replace(self, score=self.score[chosen], loss=self.loss[chosen], clusters=None, ranking=None)
-        return replace(alone, exact=False, largest=None)
+        groups = None if self.groups is None else self.groups[chosen]
+        return replace(alone, exact=False, largest=None, groups=groups)
 
 
 def split_rows(cals: list[Calibration], share: float, rng: np.random.Generator) -> NDArray[np.bool_]:

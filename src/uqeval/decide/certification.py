@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from uqeval._check import Float
 from uqeval._result import versions
+from uqeval.decide.by_group import in_each_group, seen_by_group, too_small
 from uqeval.decide.calibration import Calibration
-from uqeval.decide.outcome import count
+from uqeval.decide.outcome import Outcome, count
 from uqeval.decide.repeats import digest, marks, row_hashes
 from uqeval.decide.results import Holdout
 from uqeval.decide.threshold import Threshold
@@ -36,6 +37,8 @@ class Certification:
     largest_cluster: int | None = None
     largest_weight: float | None = None
     declared: bool = False  # the largest cluster (or weight), rather than seen in the rows
+    groups: tuple[str, ...] = ()  # names of those that the rows are in
+    each: bool = False  # whether the risk of every group is bounded
 
     @property
     def joint(self) -> bool:
@@ -54,9 +57,12 @@ class Certification:
         cal, rest = everything, None
         if chosen is not None:
             cal, rest = everything.take(np.flatnonzero(chosen)), everything.take(np.flatnonzero(~chosen))
-        tested = cal
-        if self.cluster_method == "subsample" and cal.clusters is not None:
-            tested = cal.one_row_per_cluster(np.random.default_rng(seed))
+        alone = self.cluster_method == "subsample" and cal.clusters is not None
+        rng = np.random.default_rng(seed) if alone else None
+        if self.each:
+            tested: Calibration = in_each_group(cal, len(self.groups), rng)
+        else:
+            tested = cal if rng is None else cal.one_row_per_cluster(rng)
         # What holds on average has no delta to share among scores: each gets its share of the risk.
         parts = self.n_scores if self.method == "crc" else 1
         values = {
@@ -80,6 +86,8 @@ class Certification:
         feasible, sizes = value > -math.inf, cal.cluster_rows
         accepted, bad = _accepted(cal, value)
         coverage, observed = self._observed(cal, value)
+        if self.each and not feasible:
+            too_small(tested, self.groups, self.delta, max_risk)
         return Threshold(
             value=value,
             max_risk=max_risk,
@@ -105,14 +113,22 @@ class Certification:
             rows_needed=None if feasible else self.rows_needed(cal, tested, max_risk),
             hopeful=feasible or bool(self._hopeful(tested, max_risk)[1].any()),
             holdout=None if rest is None else Holdout(rest.n, *_accepted(rest, value), *self._observed(rest, value)),
+            groups=seen_by_group(
+                cal if rest is None else rest, self.groups, value, max_risk, self._outcomes, self.level
+            ),
+            each=self.each,
         )
 
     def _observed(self, cal: Calibration, value: float) -> tuple[Estimate, Estimate]:
         """The coverage and the risk that these rows show."""
+        covered, risk = self._outcomes(cal, value)
+        return covered.estimate(self.level), risk.estimate(self.level)
+
+    def _outcomes(self, cal: Calibration, value: float) -> tuple[Outcome, Outcome]:
         inside = cal.score <= value
         covered = count(inside, inside, cal.clusters, joint=True, weights=cal.weights)
         risk = count(inside, cal.loss, cal.clusters, joint=self.joint, one_vote=self.one_vote, weights=cal.weights)
-        return covered.estimate(self.level), risk.estimate(self.level)
+        return covered, risk
 
     def _hopeful(self, tested: Calibration, max_risk: float) -> tuple[Float, NDArray[np.bool_]]:
         """Candidates, and whether the observed risk below each is under the target."""
@@ -123,9 +139,7 @@ class Certification:
                 candidates = np.unique(tested.sorted)
             elif self.method == "sgr":  # the search halves until a test passes: these are the sizes that it looks at
                 candidates = tested.at_size(-(-tested.n // 2 ** np.arange(1, 1 + tested.n.bit_length())))
-        bad, accepted = tested.weighted(candidates)
-        everything = tested.weighted(tested.sorted[-1:])[1]
-        return candidates, (accepted > 0) & (bad < max_risk * (everything if self.joint else accepted))
+        return candidates, tested.hopeful(candidates, max_risk, self.joint)
 
     def rows_needed(self, cal: Calibration, tested: Calibration, max_risk: float) -> int | None:
         """About how many rows like these would certify something, at least; None where none is known."""

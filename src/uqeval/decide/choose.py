@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from uqeval._check import Nan, check_choice, check_count, check_level, check_seed
+from uqeval._check import Int, Nan, check_choice, check_codes, check_count, check_level, check_seed
 from uqeval._errors import InputError, notify
 from uqeval.decide.bounds import made_up_clusters
 from uqeval.decide.calibration import Calibration, split_rows
@@ -50,6 +50,8 @@ def choose_threshold(
     largest_cluster: int | None = None,
     weights: ArrayLike | None = None,
     largest_weight: float | None = None,
+    groups: ArrayLike | None = None,
+    each: bool = False,
     nan: Nan = "raise",
     seed: int | np.random.Generator = 0,
 ) -> Any:
@@ -103,6 +105,12 @@ def choose_threshold(
     largest_weight : float, optional
         The largest weight that an input (with clusters: all inputs of a cluster together) can ever have, in the unit of
         `weights`; the largest one here by default.
+    groups : array-like of shape (n,), optional
+        Strata, as a hospital: ``threshold.groups`` then has the coverage and the risk seen in each. The promise is for
+        all inputs together. With ``each=True`` those of `predictions` by default.
+    each : bool
+        Promise the risk in every group, all at once. The threshold is then the largest that can be certified in each of
+        them at the whole of 1 − level; a group with too few rows is named, and nothing is accepted.
     nan : "raise" or "omit"
         What to do with rows that hold NaN.
     seed : int or numpy Generator
@@ -135,7 +143,8 @@ def choose_threshold(
     fixed = check_candidates(thresholds)
     with warned() as notes:
         target = find_target(error, predictions, risk, clusters, tie, weights)
-        cals = clean_rows(find_scores(score, predictions), target, nan, bound)
+        codes, names = _find_groups(groups, predictions, each, method)
+        cals = clean_rows(find_scores(score, predictions), target, nan, bound, groups=codes)
         if fixed is None:  # which lie elsewhere in each
             cals = _one_of_each(cals, predictions)
         tried = max(len(cals), int(n_scores))
@@ -160,6 +169,8 @@ def choose_threshold(
             largest_cluster=None if rows is None else int(rows),
             largest_weight=weight,
             declared=(largest_cluster if weight is None else largest_weight) is not None,
+            groups=names,
+            each=each,
         )
         chosen = None if split is None else split_rows(list(cals.values()), float(split), rng)
         if chosen is not None and not 2 <= int(chosen.sum()) <= len(chosen) - 2:
@@ -175,6 +186,24 @@ def choose_threshold(
             )
     best = Thresholds(replace(t, warnings=tuple(notes)) for t in best)
     return best[0] if np.ndim(max_risk) == 0 else best  # type: ignore[arg-type]
+
+
+def _find_groups(
+    groups: Any, predictions: Predictions | None, each: bool, method: str
+) -> tuple[Int | None, tuple[str, ...]]:
+    """The group of each row, and their names."""
+    codes: Int | None = None
+    names: tuple[str, ...] = ()
+    if groups is not None:
+        codes, values = check_codes("groups", groups)
+        names = tuple(map(str, values.tolist()))
+    elif each and predictions is not None and predictions.groups is not None:
+        codes, names = predictions.groups, predictions.group_names
+    if each and codes is None:
+        raise InputError("`each` is about groups, and there are none. Pass groups=, one entry per row.")
+    if each and method == "crc":
+        raise InputError('method="crc" holds on average over calibration sets, not in each group. Pass another method.')
+    return codes, names
 
 
 def _one_of_each(cals: dict[str | None, Calibration], predictions: Predictions | None) -> dict[str | None, Calibration]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from uqeval._check import check_level
 from uqeval._errors import InputError
-from uqeval._result import SCHEMA_VERSION, Result, read_json, short
+from uqeval._result import SCHEMA_VERSION, Grid, Result, number, read_json, short
 from uqeval.inference.result import Estimate
 
 
@@ -42,6 +42,44 @@ class Holdout(Result):
     errors_accepted: float
     coverage: Estimate
     risk: Estimate
+
+
+@dataclass(frozen=True)
+class GroupRisk(Result):
+    """What a threshold accepts in one group, and what went wrong there: an estimate, no promise."""
+
+    group: str
+    n: int
+    n_accepted: int
+    errors_accepted: float
+    n_clusters: int | None
+    coverage: Estimate
+    risk: Estimate
+    # "below" or "above" the promised risk, or "unclear", by intervals that hold for all groups at once.
+    verdict: str
+
+
+def groups_table(groups: Iterable[GroupRisk], each: bool, held_out: bool) -> Grid:
+    """Group by group."""
+    rows = []
+    for g in groups:
+        units = [] if g.n_clusters is None else [f"{g.n_clusters:,}"]
+        counts = [f"{g.n:,}", *units, f"{g.n_accepted:,}", f"{g.errors_accepted:,.6g}"]
+        rows.append((g.group, *counts, _interval(g.coverage), _interval(g.risk), g.verdict))
+    clusters = ("clusters",) if any(g.n_clusters is not None for g in groups) else ()
+    head = ("group", "rows", *clusters, "accepted", "errors", "coverage", "risk", "the promised risk")
+    whose = "on rows that did not choose the threshold" if held_out else "on the rows that chose it: optimistic"
+    what = "The promise holds in each group." if each else "The promise is for all inputs together, not for each group."
+    return Grid(head, rows, f"{what} Seen in each, {whose}:")
+
+
+def _interval(estimate: Estimate) -> str:
+    """Of a group of which nothing is accepted there is none."""
+    return (
+        "–"
+        if math.isnan(estimate.value)
+        else f"{number(estimate.value)} ({number(estimate.low)}–{number(estimate.high)})"
+    )
 
 
 class Curve(Result):

@@ -12,6 +12,7 @@ from uqeval import scores as score_functions
 from uqeval import truth
 from uqeval._check import (
     Float,
+    Int,
     Nan,
     check_choice,
     check_codes,
@@ -183,7 +184,7 @@ def new_rows(
 
 
 def clean_rows(
-    scores: Mapping[str | None, Any], target: Target, nan: Nan, bound: str = "betting"
+    scores: Mapping[str | None, Any], target: Target, nan: Nan, bound: str = "betting", groups: Int | None = None
 ) -> dict[str | None, Calibration]:
     """The rows to calibrate on, the same for every score."""
     omit, name, rows = omits(nan), "loss" if target.what == "loss" else "error", target.rows
@@ -198,6 +199,7 @@ def clean_rows(
         rows = check_vector(name, rows, missing=True)
         check_lengths(**given, **{name: rows})
         rows = np.where(np.isnan(list(given.values())).any(axis=0), np.nan, rows)
+    groups = _kept_groups(groups, target, rows if omit else None, len(next(iter(given.values()))))
     cleaned: dict[str | None, Calibration] = {}
     for key, values in zip(scores, given.values(), strict=True):
         s, e, w, g = check_rows(
@@ -209,8 +211,24 @@ def clean_rows(
             target.what if e.dtype == np.uint8 else "loss",
             _exponent(target.weights, rows if omit else None, w),
         )
-        cleaned[key] = Calibration(s, e, g, bound, what, weights=w, exponent=exponent)
+        cleaned[key] = Calibration(s, e, g, bound, what, weights=w, exponent=exponent, groups=groups)
     return cleaned
+
+
+def _kept_groups(groups: Int | None, target: Target, rows: Float | None, n: int) -> Int | None:
+    """Of the rows that `check_rows` keeps: `rows` are NaN where one is left out; nor do rows of weight 0 count."""
+    if groups is None:
+        return None
+    if target.kept is not None:
+        check_lengths(groups=groups, soft_labels=target.kept)
+        groups = groups[target.kept]
+    if len(groups) != n:
+        check_lengths(groups=groups, score=np.empty(n))
+    keep = np.ones(n, dtype=np.bool_) if rows is None else ~np.isnan(rows)
+    if target.weights is not None:
+        weights = check_vector("weights", target.weights, missing=True)
+        keep &= ~np.isnan(weights) & (weights != 0)
+    return groups[keep]
 
 
 def _exponent(given: Any, rows: Float | None, clean: Float | None) -> int:

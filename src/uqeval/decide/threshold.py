@@ -13,12 +13,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from uqeval._check import MEND, Nan, check_choice, check_count, check_level, check_rows, check_vector
 from uqeval._errors import InputError, notify
-from uqeval._result import number, strict, to_json
+from uqeval._result import Grid, number, strict, to_json
 from uqeval.decide.apply import apply_frame
 from uqeval.decide.monitor import Check, expected_delay, look
 from uqeval.decide.outcome import count
 from uqeval.decide.repeats import Remembered, refuse_repeats
-from uqeval.decide.results import Holdout, Stored, with_notes
+from uqeval.decide.results import GroupRisk, Holdout, Stored, groups_table, with_notes
 from uqeval.decide.results import shown as shown
 from uqeval.decide.rows import CLUSTER_METHODS, RISKS, UNWEIGHTED, check_target, new_rows, own_score
 from uqeval.decide.walks import JOINT, METHODS
@@ -66,6 +66,8 @@ class Threshold(Stored):
     # To know calibration rows again: digests of all and of those that chose, marks of some (`decide.repeats`).
     batches: tuple[str, ...] = ()
     marks: tuple[str, ...] = ()
+    groups: tuple[GroupRisk, ...] = ()  # what was seen in each; no promise by itself
+    each: bool = False  # whether the promise is for every one of `groups`, all at once
 
     # ---- use ----
 
@@ -245,7 +247,15 @@ class Threshold(Stored):
         data.pop("promise", None)  # the other fields say it
         # What files of version 0.1 lack. Their t-test took the average cluster for the largest.
         old = "declared" not in data
-        data = {"largest_weight": None, "declared": False, "batches": [], "marks": []} | data
+        more: dict[str, Any] = {
+            "largest_weight": None,
+            "declared": False,
+            "batches": [],
+            "marks": [],
+            "groups": [],
+            "each": False,
+        }
+        data = more | data
         if old and data.get("cluster_method") == "t" and isinstance(data.get("warnings"), list):
             data["warnings"].append(_OLD_TEST)
         stored = super()._from_dict(data)
@@ -259,7 +269,7 @@ class Threshold(Stored):
 
     def frame_rows(self) -> list[dict[str, Any]]:
         """One row."""
-        skipped = ("coverage_interval", "holdout", "created_with", "warnings", "batches", "marks")
+        skipped = ("coverage_interval", "holdout", "created_with", "warnings", "batches", "marks", "groups")
         row = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in skipped}
         row |= {"coverage_low": self.coverage_interval[0], "coverage_high": self.coverage_interval[1]}
         if self.holdout is not None:
@@ -309,13 +319,14 @@ class Threshold(Stored):
 
     def _assumed(self) -> str:
         come, here = ("inputs", "these rows") if self.n_clusters is None else ("clusters", "these")
-        drawn = f"{come} to come are drawn as {here} were, each independently of the others"
+        inside = "inside each group, whatever its share, " if self.each else ""
+        drawn = f"{inside}{come} to come are drawn as {here} were, each independently of the others"
         source = "as declared" if self.declared else "the largest here"
         if self.largest_weight is not None:
             unit = "row" if self.n_clusters is None else "cluster"
             return (
-                f"these {unit}s were drawn independently of each other, the weights say how many inputs each row "
-                f"stands for and were set before the errors were known, and no {unit} can weigh more than "
+                f"{inside}these {unit}s were drawn independently of each other, the weights say how many inputs each "
+                f"row stands for and were set before the errors were known, and no {unit} can weigh more than "
                 f"{self.largest_weight:g} ({source})"
             )
         if self.cluster_method in ("t", "exact"):
@@ -324,14 +335,21 @@ class Threshold(Stored):
 
     def _promised(self) -> str:
         share = f"at most {100 * self.max_risk:.6g}% of"
+        groups = f"in each of {len(self.groups)} groups " if self.each else ""
         inputs = "inputs" if self.cluster_method != "subsample" else "inputs (one from each cluster)"
         inputs += "" if self.largest_weight is None else ", counted by weight,"
         if self.what == "loss":
             spread = f"{inputs.removesuffix(',')}, spread over all," if self.joint else inputs
-            return f"the mean loss of the accepted {spread} is at most {self.max_risk:g}"
+            return f"{groups}the mean loss of the accepted {spread} is at most {self.max_risk:g}"
         bad = "wrong" if self.what == "error" else "unlike the majority label"
         among = f"all {inputs} are accepted and" if self.joint else f"the accepted {inputs} are"
-        return f"{share} {among} {bad}"
+        return f"{groups}{share} {among} {bad}"
+
+    def group_table(self) -> Grid | None:
+        """What was seen in each group; None where nothing is accepted or there are no groups."""
+        if not self.groups or not self.feasible:
+            return None
+        return groups_table(self.groups, self.each, self.holdout is not None)
 
     def _delay(self) -> str | None:
         """How soon a doubled risk would be noticed, in words."""
@@ -356,4 +374,6 @@ class Threshold(Stored):
         lines += [] if (delay := self._delay()) is None else [delay]
         if (held := self.holdout) is not None:
             lines.append(f"on {held.n:,} other rows: coverage {held.coverage}, risk {held.risk}")
+        if (table := self.group_table()) is not None:
+            lines += ["", table.text()]
         return with_notes(lines, self.warnings)

@@ -1,4 +1,4 @@
-"""Thresholds for several targets whose promises hold together."""
+"""Thresholds for several targets whose promises hold together: as a table, as JSON."""
 
 from __future__ import annotations
 

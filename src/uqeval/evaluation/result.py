@@ -182,6 +182,10 @@ class Evaluation(Result):
             found.append(Panel(f"{self.heading(ranking[0])} by group", tuple(groups[at : at + width])))
         return found
 
+    def group_counts(self) -> Grid | None:
+        """Rows, errors and clusters of each group (at most 20)."""
+        return self.rows.counts_grid(self.groups[:_MOST_GROUPS])
+
     def heading(self, metric: str) -> str:
         """Title with the direction that is better; and which it used, where there are errors and a loss."""
         of = self.targets.get(metric) if self.two_targets else None
@@ -362,6 +366,9 @@ class Evaluation(Result):
             cells = [(name, *(f"{text} *" if top else text for text, top in row)) for name, row in self.cells(panel)]
             yield ""
             yield Grid(("score", *(title for title, _, _ in panel.columns)), cells, panel.title)
+        if (counts := self.group_counts()) is not None:
+            yield ""
+            yield counts
         if (hidden := len(self.groups) - _MOST_GROUPS) > 0:
             yield f"… and {hidden} more groups (see to_frame())"
         if model := self.model_lines():

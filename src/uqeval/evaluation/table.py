@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 
 from uqeval._check import Float
+from uqeval._result import Grid
 from uqeval.inference.result import Estimate, Estimates
 
 Column = tuple[str | None, str]  # score and metric
@@ -136,6 +137,22 @@ class Table(Sequence[Row]):
         return hash((tuple(self.columns), self.groups))
 
     # ---- groups ----
+
+    def counts(self, group: str) -> tuple[int, int | None, int | None]:
+        """Rows, errors and clusters of a group, as its metrics know them."""
+        found = [row.estimate for row in self.of_group(group)]
+        errors, clusters = (
+            next((x for x in numbers if x is not None), None)
+            for numbers in ([e.n_errors for e in found], [e.n_clusters for e in found])
+        )
+        return max((e.n for e in found), default=0), errors, clusters
+
+    def counts_grid(self, groups: Sequence[str]) -> Grid | None:
+        """The same of some groups, in a table; without what none of them knows."""
+        found = [(group, *self.counts(group)) for group in groups]
+        kept = [k for k in range(4) if any(row[k] is not None for row in found)]
+        rows = [tuple(f"{row[k]:,}" if k else row[0] for k in kept) for row in found]
+        return Grid([("group", "rows", "errors", "clusters")[k] for k in kept], rows, "groups") if rows else None
 
     def across(self) -> Iterator[tuple[Column, Across]]:
         """Column by column, the groups that have it."""

@@ -128,6 +128,14 @@ def may_be_log(name: str) -> bool:
     return name.lower().endswith(_LOGS) or Path(name).name.startswith("ue_manager")
 
 
+def is_known(name: str) -> bool:
+    """Whether the extension is that of a file that can be read."""
+    try:
+        return bool(format_of(name))
+    except InputError:
+        return False
+
+
 def is_packed(name: str) -> bool:
     """Whether the file is compressed as a whole."""
     return name.lower().endswith(_PACKED)

@@ -23,7 +23,7 @@ from uqeval.pages import builder, charts, mistakes
 from uqeval.pages.explorer import explore, steady
 from uqeval.pages.origin import Files, Origin
 from uqeval.pages.stills import Pen
-from uqeval.pages.words import clip, count, signed
+from uqeval.pages.words import clip, signed
 from uqeval.plot.data import prepare
 from uqeval.plot.names import shortened
 from uqeval.plot.theme import SCHEMA
@@ -238,11 +238,11 @@ def _groups(ev: Evaluation, shown: list[str], metric: str | None) -> dict[str, A
     models = list(dict.fromkeys(row.metric for row in ev.rows.whole if row.score is None))[:1]
     scored = [] if metric is None else shown
     keys = [*((None, name) for name in models), *((name, metric) for name in scored)]
-    rows = []
-    for group in groups:
-        found = [ev[*key, group] for key in keys]
-        rows.append([clip(group), count(found[0].n) if found else "", *(signed(e.cell) for e in found)])
-    head = ["group", "rows", *(ev.heading(name) for name in models), *map(clip, scored)]
+    counts, rows = ev.group_counts(), []
+    assert counts is not None
+    for group, (_, *sizes) in zip(groups, counts.rows, strict=True):
+        rows.append([clip(group), *sizes, *(signed(ev[*key, group].cell) for key in keys)])
+    head = [*counts.head, *(ev.heading(name) for name in models), *map(clip, scored)]
     hidden = len(ev.groups) - len(groups)
     notes = [f"… and {hidden} more groups, in the Evaluation itself."] if hidden else []
     table = Grid(head, rows, "Metrics by group", notes)
