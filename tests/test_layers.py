@@ -143,6 +143,8 @@ LATE_OWN = {
             "pages.words",
         )
     },
+    "uqeval.cli.told": "few store what they see",
+    "uqeval.evaluation.stored": "few read what was stored",
     "uqeval.cli.main": "0.3 s in which Ctrl-C would print a traceback",
     "uqeval.evaluation.unpaired": "few compare what was stored",
     "uqeval.evaluation.compare": "what evaluates need not wait for it",

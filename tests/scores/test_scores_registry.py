@@ -31,7 +31,9 @@ def predictions(**kept):
 
 def test_every_score_function_is_registered_under_its_name():
     fitted = {"Mahalanobis", "KNNDistance", "mahalanobis", "knn_distance"}  # on training rows, not of predictions
-    assert sorted(available()) == sorted(set(scores.__all__) - {"available", "compute"} - fitted)
+    texts = {"sequence_nll", "mean_token_nll", "perplexity", "mean_token_entropy"}  # of what was generated
+    texts |= {"answer_disagreement", "cluster_entropy", "semantic_clusters"}
+    assert sorted(available()) == sorted(set(scores.__all__) - {"available", "compute"} - fitted - texts)
     assert available()["entropy"] == ("probs",)
     assert available()["free_energy"] == ("logits",)
     assert available()["vote_entropy"] == ("members",)

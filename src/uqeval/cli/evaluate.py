@@ -21,7 +21,6 @@ from uqeval.cli.output import (
 )
 from uqeval.cli.pages import check_pdf, write_pages
 from uqeval.cli.progress import bars, status_console
-from uqeval.cli.told import print_gate, provenance, tell_github, write_csv
 
 if TYPE_CHECKING:
     from uqeval.gate.policy import Policy
@@ -123,11 +122,15 @@ def evaluate(
             further = _further(predictions, o.listed(beside), columns)
             written = write_pages(ev, html, pdf, max_risk=max_risk, columns=further, files=files)
     if json is not None:
+        from uqeval.cli.told import provenance  # few store what they see
+
         pred = None if ev.source is None else ev.source.pred
         origin = provenance(predictions, pred, columns=columns, by=by, cluster=cluster, seed=seed)
         ev = replace(ev, provenance=origin)
         write_json(ev.to_json(), json)
     if csv is not None:
+        from uqeval.cli.told import write_csv  # see above
+
         write_csv(ev.frame_rows(), csv)
     shown = json != "-" and not quiet
     if answers is not None and not quiet:
@@ -156,6 +159,7 @@ def _limits(under: list[str] | None, over: list[str] | None, on: str | None, lev
 
 def _judge(ev: uqeval.Evaluation, limits: Policy, json: str | None, shown: bool) -> None:
     """Leaves with 1 or 3 where a limit is not kept, or cannot be told to be."""
+    from uqeval.cli.told import print_gate, tell_github  # see above
     from uqeval.gate.judge import judge  # few evaluations have limits
 
     result = judge(ev, limits)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.text import Text
 
+from uqeval.cli.interrupt import stop_if_asked
 from uqeval.cli.output import stderr
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ def bars(quiet: bool) -> Iterator[Reporter]:
     with _ended_by_signal(), _drawn(console) as draw:
 
         def report(stage: str, done: int, total: int | None) -> None:
+            stop_if_asked()  # some package may have swallowed it, and the work may be long
             if total is not None or done > 0:
                 draw(stage, done, total)
             elif not quiet:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from uqeval._errors import InputError
 from uqeval._result import SCHEMA_VERSION, Grid, Result, as_html, as_text, number, versions
-from uqeval.evaluation.stored import ESTIMATE, stored_evaluation
-from uqeval.evaluation.table import Mixed, Panel, Row, Table
+from uqeval.evaluation.table import ESTIMATE, Mixed, Panel, Row, Table
 from uqeval.inference.power import detectable_difference
 from uqeval.inference.result import Estimate
 from uqeval.inputs.columns import listed
@@ -154,6 +153,8 @@ class Evaluation(Result):
         >>> Evaluation.from_json(ev.to_json())["accuracy"].value
         0.75
         """
+        from uqeval.evaluation.stored import stored_evaluation  # few read what was stored
+
         data = stored_evaluation(text)
         return cls(**data | {"heterogeneity": tuple(Mixed(**test) for test in data["heterogeneity"])})
 
@@ -288,10 +289,8 @@ class Evaluation(Result):
         For scores whose influence values correlate 0.5, the best score's standard error taken for both; None
         without UQ-AUC. `compare` gives the standard error of an actual pair.
         """
-        if (name := self.leader("uq_auc")) is not None:
-            best = self[name, "uq_auc"]
-            if best.se > 0:
-                return detectable_difference(best.n, sd=best.se * math.sqrt(best.n), power=power, level=self.level)
+        if (name := self.leader("uq_auc")) is not None and (best := self[name, "uq_auc"]).se > 0:
+            return detectable_difference(best.n, sd=best.se * math.sqrt(best.n), power=power, level=self.level)
         return None
 
     def detectable_line(self) -> str | None:
@@ -367,8 +366,7 @@ class Evaluation(Result):
             yield ""
             yield Grid(("score", *(title for title, _, _ in panel.columns)), cells, panel.title)
         if (counts := self.group_counts()) is not None:
-            yield ""
-            yield counts
+            yield from ("", counts)
         if (hidden := len(self.groups) - _MOST_GROUPS) > 0:
             yield f"… and {hidden} more groups (see to_frame())"
         if model := self.model_lines():

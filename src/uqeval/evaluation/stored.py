@@ -8,17 +8,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from uqeval._errors import InputError
 from uqeval._result import Result, read_json
-from uqeval.evaluation.table import Row, Table
+from uqeval.evaluation.table import ESTIMATE, Row, Table
 from uqeval.inference.result import Estimate
 from uqeval.metrics.registry import REGISTRY
-
-ESTIMATE = tuple(field.name for field in fields(Estimate))
 
 
 @dataclass(frozen=True)

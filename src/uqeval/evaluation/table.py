@@ -7,7 +7,7 @@ take seconds and a gigabyte.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, NamedTuple, overload
 
@@ -17,6 +17,7 @@ from uqeval._check import Float
 from uqeval._result import Grid
 from uqeval.inference.result import Estimate, Estimates
 
+ESTIMATE = tuple(field.name for field in fields(Estimate))  # its columns
 Column = tuple[str | None, str]  # score and metric
 
 

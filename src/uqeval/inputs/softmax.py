@@ -22,13 +22,13 @@ def row_sums(parts: Float) -> Float:
     A sum of floats depends on the order of the classes in its last bit, which would break ties that are ties in truth.
     """
     classes = parts.shape[-1]
+    flat = parts.reshape(-1, classes)
     scale, rows = 2.0 ** min(52, 62 - classes.bit_length()), max(1, _AT_ONCE // classes)
-    total = np.empty((*parts.shape[:-1], 1), dtype=parts.dtype)
-    for start in range(0, parts.shape[-2], rows):
-        block = parts[..., start : start + rows, :]
-        whole = np.rint(block.astype(np.float64) * scale).astype(np.int64)
-        total[..., start : start + rows, :] = whole.sum(axis=-1, keepdims=True) / scale
-    return total
+    total = np.empty((len(flat), 1), dtype=parts.dtype)
+    for start in range(0, len(flat), rows):
+        whole = np.rint(flat[start : start + rows].astype(np.float64) * scale).astype(np.int64)
+        total[start : start + rows] = whole.sum(axis=1, keepdims=True) / scale
+    return total.reshape(*parts.shape[:-1], 1)
 
 
 def agrees(logits: Float, probs: Float) -> bool:

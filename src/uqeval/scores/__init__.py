@@ -23,11 +23,11 @@ from uqeval.scores.members import (
 )
 from uqeval.scores.probs import bernoulli_variance, entropy, gap_to_certain, margin
 from uqeval.scores.registry import available, compute
-from uqeval.scores.samples import answer_disagreement, cluster_entropy, semantic_clusters
-from uqeval.scores.tokens import mean_token_entropy, mean_token_nll, perplexity, sequence_nll
 
 if TYPE_CHECKING:
     from uqeval.scores.features import KNNDistance, Mahalanobis, knn_distance, mahalanobis
+    from uqeval.scores.samples import answer_disagreement, cluster_entropy, semantic_clusters
+    from uqeval.scores.tokens import mean_token_entropy, mean_token_nll, perplexity, sequence_nll
 
 __all__ = [
     "KNNDistance",
@@ -62,8 +62,15 @@ __all__ = [
     "vote_ratio",
 ]
 
-# Those of features are loaded when first used: most evaluations have none.
-_find = late(__name__, {"uqeval.scores.features": "KNNDistance Mahalanobis knn_distance mahalanobis"})
+# Those of features and of texts are loaded when first used: most evaluations have none.
+_find = late(
+    __name__,
+    {
+        "uqeval.scores.features": "KNNDistance Mahalanobis knn_distance mahalanobis",
+        "uqeval.scores.samples": "answer_disagreement cluster_entropy semantic_clusters",
+        "uqeval.scores.tokens": "mean_token_entropy mean_token_nll perplexity sequence_nll",
+    },
+)
 
 
 def __getattr__(name: str) -> Any:
