@@ -861,10 +861,11 @@ def test_holm_steps_down_without_duplicated_scores():
             cmp = compare(scores, error=v, loss=d, metric=metric, adjust="holm")
             p = [row.p for row in cmp]
             np.testing.assert_allclose([row.p_adjusted for row in cmp], holm(p), rtol=1e-12)
+            alone = {name: value_and_se(metric, s, v) for name, s in scores.items()} if metric in AREAS else None
             for row in cmp:
                 level = 1 - 0.05 / len(p)
                 half = stats.t.ppf((1 + level) / 2, row.df) * row.se
-                each = [value_and_se(metric, scores[name], v) for name in (row.a, row.b)] if metric in AREAS else None
+                each = alone and [alone[name] for name in (row.a, row.b)]
                 more = unseen_gap(metric, row.difference, row.se, [v], level=level, each=each)
                 ends = hull((row.difference - half, row.difference + half), more)
                 assert (row.low, row.high) == pytest.approx(ends, rel=1e-7)
