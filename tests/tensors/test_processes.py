@@ -25,7 +25,7 @@ def make_rows():
     return score, torch.rand(300, generator=rng) < 0.3, torch.rand(300, generator=rng).round(decimals=1)
 
 
-def every_rank(rank, folder):
+def check_rank(rank, folder):
     """What each process does; an assertion that fails ends the test."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=PROCESSES)
@@ -58,13 +58,13 @@ def every_rank(rank, folder):
     dist.destroy_process_group()
 
 
-def start(rank, folder):
+def check_quietly(rank, folder):
     with warnings.catch_warnings():
         # A rank without rows computes before it has updated: torchmetrics says so.
         warnings.simplefilter("ignore", UserWarning)
-        every_rank(rank, folder)
+        check_rank(rank, folder)
 
 
 @pytest.mark.slow  # 8 s: each process loads torch
 def test_processes_with_uneven_batches_or_none_get_the_value_of_all_rows(tmp_path):
-    mp.spawn(start, (str(tmp_path),), nprocs=PROCESSES)
+    mp.spawn(check_quietly, (str(tmp_path),), nprocs=PROCESSES)
