@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from uqeval.evaluation.table import Panel
     from uqeval.inputs import Predictions
 
+_WORD = 16  # characters of a word that a narrow table keeps whole: "(0.1234–0.5678)"
 _CELL = 26  # characters of a metric column: "0.0059 (0.0043–0.0082) *"
 
 
@@ -258,11 +259,12 @@ def print_bounds(found: Certain, console: Console | None = None) -> None:
 
 
 def grid_table(grid: Grid) -> Table:
-    """A table of plain texts: names fold, numbers stay whole."""
+    """A table of plain texts that folds between words where the terminal is narrow: numbers and ends stay whole."""
     title = None if grid.caption is None else Text(grid.caption)
-    table = Table(title=title, title_justify="left", title_style="", header_style="bold", padding=(0, 1))
-    for k, heading in enumerate(grid.head):
-        table.add_column(Text(heading), no_wrap=k > 0, overflow="fold", min_width=0 if k else 6)
+    table = Table(title=title, title_justify="left", title_style="", header_style="bold", pad_edge=False)
+    for heading, *cells in zip(grid.head, *grid.rows, strict=True):
+        longest = max(len(word) for cell in (heading, *cells) for word in cell.split() or [""])
+        table.add_column(Text(heading), overflow="fold", min_width=min(longest, _WORD))
     for row in grid.rows:
         table.add_row(*map(Text, row))
     return table

@@ -67,7 +67,7 @@ def groups_table(groups: Iterable[GroupRisk], each: bool, held_out: bool) -> Gri
         counts = [f"{g.n:,}", *units, f"{g.n_accepted:,}", f"{g.errors_accepted:,.6g}"]
         rows.append((g.group, *counts, _interval(g.coverage), _interval(g.risk), g.verdict))
     clusters = ("clusters",) if any(g.n_clusters is not None for g in groups) else ()
-    head = ("group", "rows", *clusters, "accepted", "errors", "coverage", "risk", "the promised risk")
+    head = ("group", "rows", *clusters, "accepted", "errors", "coverage", "risk", "promise")
     whose = "on rows that did not choose the threshold" if held_out else "on the rows that chose it: optimistic"
     what = "The promise holds in each group." if each else "The promise is for all inputs together, not for each group."
     return Grid(head, rows, f"{what} Seen in each, {whose}:")
