@@ -151,6 +151,7 @@ def test_the_page_shows_each_group_its_alarm_and_no_markup_of_users(promise, tmp
     data["error"][200:] = 0
     rows, page = write(tmp_path / "rows.csv", data), tmp_path / "m.html"
     assert call(promise, rows, "--state", tmp_path / "s", "--by", "site", "--html", page, "-q").code == 1
+    assert "<circle" in page.read_text(encoding="utf-8")  # after one look a line has one point, which is drawn
     text = page.read_text(encoding="utf-8")
     assert "&lt;b&gt;x&lt;/b&gt;" in text
     assert "<b>x</b>" not in text
