@@ -261,7 +261,7 @@ def print_bounds(found: Certain, console: Console | None = None) -> None:
 def grid_table(grid: Grid) -> Table:
     """A table of plain texts that folds between words where the terminal is narrow: numbers and ends stay whole."""
     title = None if grid.caption is None else Text(grid.caption)
-    table = Table(title=title, title_justify="left", title_style="", header_style="bold", pad_edge=False)
+    table = Table(title=title, title_justify="left", title_style="", header_style="bold", padding=(0, 1))
     for heading, *cells in zip(grid.head, *grid.rows, strict=True):
         longest = max(len(word) for cell in (heading, *cells) for word in cell.split() or [""])
         table.add_column(Text(heading), overflow="fold", min_width=min(longest, _WORD))
