@@ -205,6 +205,8 @@ def test_approx_rejects_missing_values_with_their_row(tmp_path):
         (["--engine", "local", "--method", "bootstrap"], "--engine memory"),
         (["--engine", "local", "--by", "hopsital"], "hospital"),
         (["--approx", "0.01", "--by", "hospital"], "--by"),
+        (["--approx", "0.01", "--largest-cluster", "9"], "--largest-cluster"),
+        (["--approx", "0.01", "--fail-on", "value"], "--fail-on"),
         (["--approx", "0.01", "--engine", "dask"], "--engine"),
         (["--approx", "0.01", "--method", "bootstrap"], "--method"),
         (["--approx", "0.01", "--spill", "."], "--spill"),

@@ -90,6 +90,7 @@ def evaluate(
     if approx is not None:
         given = {"by": by, "cluster": cluster, "html": html, "pdf": pdf, "metrics": metrics, "risk": risk, **where}
         given |= {"strict": strict or None, "csv": csv, "fail-under": fail_under, "fail-over": fail_over}
+        given |= {"fail-on": fail_on, "largest-cluster": largest_cluster}
         given |= {"method": None if method == "default" else method}
         _bounds(predictions, approx, o.listed(scores), given, columns, json, quiet)
         return
