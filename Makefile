@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet
 SOURCES := pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/uqeval/kernels/native/*.?pp)
 
-.PHONY: demo test test-slow messages lint format bench validate docs clean FORCE
+.PHONY: demo test test-slow fuzz messages lint format bench validate docs clean FORCE
 
 demo: $(VENV)/.core
 	@$(BIN)/uqeval demo
@@ -21,6 +21,13 @@ test-slow: $(VENV)/.dev
 	$(BIN)/python -m pytest -n auto --dist worksteal -m "slow and not alone" tests
 	$(BIN)/python -m pytest -m alone tests
 
+# Random hostile input: SECONDS each, WHAT="kernels readers", SEED.
+fuzz: SECONDS ?= 60
+fuzz: SEED ?= 0
+fuzz: WHAT ?= $(filter kernels readers,$(patsubst fuzz/%.py,%,$(wildcard fuzz/*.py)))
+fuzz: $(VENV)/.dev
+	@for what in $(WHAT); do nice $(BIN)/python -m fuzz $$what --seconds $(SECONDS) --seed $(SEED) || exit 1; done
+
 # Every error message that the tests provoke, as one list to read.
 messages: $(VENV)/.dev
 	@mkdir -p build && rm -f build/messages.txt
@@ -29,13 +36,13 @@ messages: $(VENV)/.dev
 	@$(BIN)/python tests/messages.py build/messages.txt
 
 lint: $(VENV)/.dev
-	$(BIN)/ruff check src tests benchmarks validation
-	$(BIN)/ruff format --check src tests benchmarks validation
+	$(BIN)/ruff check src tests benchmarks validation fuzz
+	$(BIN)/ruff format --check src tests benchmarks validation fuzz
 	$(BIN)/mypy
 
 format: $(VENV)/.dev
-	$(BIN)/ruff check --fix src tests benchmarks validation
-	$(BIN)/ruff format src tests benchmarks validation
+	$(BIN)/ruff check --fix src tests benchmarks validation fuzz
+	$(BIN)/ruff format src tests benchmarks validation fuzz
 
 bench: $(VENV)/.bench
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks
