@@ -1,6 +1,8 @@
 """A threshold applied to new rows: the same rows are accepted in every frame and file, and nothing else changes."""
 
+import gzip
 import json
+from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -10,10 +12,12 @@ import pyarrow.csv
 import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import uqeval as uq
 from uqeval.decide import apply_file
-from uqeval.inputs import marking
+from uqeval.inputs import marking, splicing
 
 FAST = uq.Threshold.from_value(0.5, max_risk=0.05)
 ROWS = {"id": ["007", "1.50", "x"], "score_mine": [0.25, 0.5, 0.75]}
@@ -116,15 +120,67 @@ def test_texts_of_csv_and_json_lines_stay_as_they_are(tmp_path):
     source, out = tmp_path / "new.csv", tmp_path / "out.csv"
     source.write_bytes(b'id,score_mine,note\r\n007,0.250,"a, ""b""\nc"\r\n\r\n 8,.5,\r\n=9, 0.75 ,d\r\n')
     apply_file(FAST, source, out, score="mine")
-    assert (
-        out.read_bytes() == b'id,score_mine,note,accept\n007,0.250,"a, ""b""\nc",true\n 8,.5,,true\n=9, 0.75 ,d,false\n'
+    assert out.read_bytes() == (
+        b'id,score_mine,note,accept\r\n007,0.250,"a, ""b""\nc",true\r\n\r\n 8,.5,,true\r\n=9, 0.75 ,d,false\r\n'
     )
     source, out = tmp_path / "new.jsonl", tmp_path / "out.jsonl"
     source.write_text('{"score_mine": 2.50e-1, "deep": {"x": [1.0]}}\n\n{"n": "é", "score_mine": 1}\n')
     apply_file(FAST, source, out, score="mine")
     assert out.read_text() == (
-        '{"score_mine": 2.50e-1, "deep": {"x": [1.0]}, "accept": true}\n{"n": "é", "score_mine": 1, "accept": false}\n'
+        '{"score_mine": 2.50e-1, "deep": {"x": [1.0]}, "accept": true}\n\n'
+        '{"n": "é", "score_mine": 1, "accept": false}\n'
     )
+
+
+NUMBERS = {"0.250": True, ".5": True, "7.50e-1": False, "1": False, "5E-1": True}
+NOTES = ["", "plain", "Köln", '"a, b"', '"two\nlines"', '"two\r\nends"', '"a ""quote"""', "  ", "007"]
+VALUES = ["1.50", '"Köln"', '{"a": [1, {}]}', '"say \\"}\\""', "null", '"accept"', "[ ]"]
+GAPS = ["", "", "", "\n", "\r\n"]
+
+
+@st.composite
+def texts(draw):
+    """Pieces of a text between which something is added, what is added, and how the file is written."""
+    one_of, lines = lambda words: draw(st.sampled_from(words)), draw(st.integers(1, 6))
+    kind, end = one_of(["csv", "tsv", "jsonl"]), one_of(["\n", "\r\n"])
+    letters = (
+        one_of(["utf-8", "utf-8", "latin-1", "utf-16-le", "utf-16-be", "utf-32-le"]) if kind != "jsonl" else "utf-8"
+    )
+    mark = "" if letters == "latin-1" else "\ufeff" if letters != "utf-8" else one_of(["", "\ufeff"])
+    comma = {"csv": ",", "tsv": "\t", "jsonl": None}[kind]
+    pieces, added = [], []
+    if comma:
+        pieces, added = [f"{one_of(GAPS)}id{comma}score_mine{comma}note"], [f"{comma}accept"]
+    for _ in range(lines):
+        gap = (end if pieces else "") + one_of(GAPS)
+        number = one_of(sorted(NUMBERS))
+        told = str(NUMBERS[number]).lower()
+        if comma:
+            pieces.append(f"{gap}{one_of(NOTES)}{comma}{number}{comma}{one_of(NOTES)}")
+            added.append(f"{comma}{told}")
+        else:
+            tail = "" if not pieces else one_of(["}", "} ", "}\t "])  # of the line before
+            inside = f'"x": {one_of(VALUES)}, "score_mine": {number if number != ".5" else "0.5"}{one_of(["", " "])}'
+            pieces.append(f"{tail}{gap}{one_of(['', ' '])}{{{inside}")
+            added.append(f', "accept": {told}')
+    pieces.append(("" if comma else "}") + one_of(["", end, end + end]))
+    return kind, letters.rsplit("-", 1)[0] if mark and letters != "utf-8" else letters, letters, mark, pieces, added
+
+
+@given(texts(), st.integers(1, 60), st.integers(1, 60), st.booleans())
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_without_what_was_added_a_text_is_the_old_one_byte_by_byte(tmp_path, text, size, part, packed):
+    kind, told, letters, mark, pieces, added = text
+    names = [tmp_path / f"{name}.{kind}{'.gz' if packed else ''}" for name in ("new", "out")]
+    content = (mark + "".join(pieces)).encode(letters)
+    names[0].write_bytes(gzip.compress(content) if packed else content)
+    with mock.patch.object(marking, "_BYTES", size), mock.patch.object(splicing, "_PART", part):
+        done = apply_file(FAST, names[0], names[1], score="mine", encoding=told)
+    expected = mark + "".join(piece + more for piece, more in zip(pieces, [*added, ""], strict=True))
+    found = names[1].read_bytes()
+    assert (gzip.decompress(found) if packed else found) == expected.encode(letters)
+    assert done.rows == len(added) - (kind != "jsonl")
+    assert done.accepted == sum(more.endswith("true") for more in added)
 
 
 def test_a_csv_of_another_dialect_keeps_it(tmp_path):
@@ -135,8 +191,6 @@ def test_a_csv_of_another_dialect_keeps_it(tmp_path):
 
 
 def test_compressed_texts_are_read_and_written(tmp_path):
-    import gzip
-
     source, out = tmp_path / "new.csv.gz", tmp_path / "out.csv.gz"
     source.write_bytes(gzip.compress(b"score_mine\n0.25\n0.75\n"))
     apply_file(FAST, source, out, score="mine")

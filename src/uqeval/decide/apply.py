@@ -115,7 +115,7 @@ def apply_file(
         From `choose_threshold`, or `Threshold.from_json`.
     path, out : str or path
         The file, and the one to write, of the same format (not NPZ); it is written whole or not at all. CSV and JSON
-        lines keep every text as it is; CSV comes out as UTF-8.
+        lines keep every byte: without what was added, the new file is the old one.
     score : str, optional
         Which score, where the threshold does not know its name; another one than its own is refused.
     column : str

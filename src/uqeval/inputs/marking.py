@@ -23,6 +23,18 @@ from uqeval._errors import InputError
 from uqeval._files import check_target, whole_file
 from uqeval.inputs.columns import Columns, repeated
 from uqeval.inputs.paths import format_of, is_packed, named, reading
+from uqeval.inputs.splicing import (
+    Block,
+    Text,
+    after_cells,
+    before_braces,
+    blocks,
+    has_key,
+    opening,
+    read_cells,
+    read_records,
+    spliced,
+)
 from uqeval.inputs.texts import csv_dialect
 
 if TYPE_CHECKING:
@@ -126,7 +138,7 @@ def mark_file(path: str, out: str | os.PathLike[str], column: str, make: MakeMar
             rows = true = 0
             for table, piece in source.pieces(marker.needed):
                 try:
-                    marks = marker(table)
+                    marks = marker(table) if len(table) else np.empty(0, np.bool_)
                 except InputError as error:
                     raise InputError(f"in the rows from {rows} on: {error}") from None
                 write(piece, marks)
@@ -203,137 +215,80 @@ def _with(table: pa.Table, column: str, marks: NDArray[np.bool_], schema: pa.Sch
 
 def _csv(path: str, options: Columns, stack: ExitStack) -> _Source:
     """Each record stays as it is, but for one more cell: 007 and 1.50 are no numbers to write anew."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-    from pyarrow import csv as arrow_csv
-
     dialect = csv_dialect(path, options, "\t" if format_of(path) == "tsv" else ",")
-    comma, letters = dialect.delimiter, dialect.encoding
-    file = _lines(path, "utf-8-sig" if letters == "utf-8" else letters, stack)
-    records = _records(file)
-    head = next(record for record in records if record.strip())
-    parse = arrow_csv.ParseOptions(delimiter=comma, newlines_in_values=True)
+    comma = dialect.delimiter.encode()
+    text = _text(path, dialect.encoding, stack)
+    found = blocks(text, after_cells, _BYTES, quoted=True)
+    head = opening(found)
 
-    def number(texts: pa.ChunkedArray) -> pa.ChunkedArray:
-        clean = pc.utf8_trim_whitespace(texts)
-        if dialect.decimal != ".":
-            clean = pc.replace_substring(clean, dialect.decimal, ".")
-        missing = pc.or_(pc.equal(clean, ""), pc.equal(pc.utf8_lower(clean), "nan"))
-        return pc.if_else(missing, pa.scalar(None, pa.string()), clean).cast(pa.float64())
-
-    def pieces(needed: Sequence[str]) -> Iterator[tuple[pa.Table, list[str]]]:
-        convert = arrow_csv.ConvertOptions(include_columns=needed, column_types=dict.fromkeys(needed, pa.string()))
-        for block in _blocks(records):
-            text = "".join(block).encode()
-            whole = arrow_csv.ReadOptions(column_names=dialect.names, block_size=len(text) + 1)
-            table = arrow_csv.read_csv(
-                io.BytesIO(text), read_options=whole, parse_options=parse, convert_options=convert
-            )
-            if len(table) != len(block):
-                raise InputError("quotes do not pair up, so that rows cannot be told apart. Mend the file.")
-            yield pa.table({name: number(table.column(name)) for name in needed}), block
+    def pieces(needed: Sequence[str]) -> Iterator[tuple[pa.Table, Block]]:
+        end = head.places[0]
+        for block in chain([Block(head.text[end:], head.places[1:] - end)], found):
+            yield read_cells(block, dialect.names, list(needed), dialect.delimiter, dialect.decimal), block
 
     @contextmanager
     def writer(part: Path, column: str, codec: str | None) -> Iterator[Any]:
         title = io.StringIO()
-        csv.writer(title, delimiter=comma, lineterminator="").writerow([column])
-
-        def write(block: list[str], marks: NDArray[np.bool_]) -> None:
-            ends = {mark: f"{comma}{json.dumps(mark)}\n" for mark in (True, False)}
-            sink.write(
-                "".join(_bare(row) + ends[mark] for row, mark in zip(block, marks.tolist(), strict=True)).encode(
-                    letters
-                )
-            )
-
-        with pa.output_stream(str(part), compression=codec) as sink:
-            sink.write(f"{_bare(head)}{comma}{title.getvalue()}\n".encode(letters))
+        csv.writer(title, delimiter=dialect.delimiter, lineterminator="").writerow([column])
+        with _splicer(text, part, codec, comma + b"false", comma + b"true") as write:
+            write(Block(head.text[: head.places[0]], head.places[:0]))
+            write(Block(comma + title.getvalue().encode(), head.places[:0]))
             yield write
 
     return _Source(dialect.names, pieces, writer)
 
 
-def _lines(path: str, letters: str, stack: ExitStack) -> Iterator[str]:
-    """Of a text file, which may be compressed."""
-    import pyarrow as pa
-
-    source = stack.enter_context(pa.input_stream(path, compression="detect"))
-    return io.TextIOWrapper(source, letters, newline="\n")
-
-
-def _records(lines: Iterator[str]) -> Iterator[str]:
-    """A quoted text may hold line breaks: a record ends where its quotes pair up."""
-    kept = ""
-    for line in lines:
-        if not kept and '"' not in line:
-            yield line
-            continue
-        kept += line
-        if kept.count('"') % 2 == 0:
-            yield kept
-            kept = ""
-    if kept:
-        yield kept
-
-
-def _blocks(lines: Iterator[str]) -> Iterator[list[str]]:
-    """Some of them at a time, without blank ones."""
-    block, size = [], 0
-    for line in lines:
-        if line.strip():
-            block.append(line)
-            size += len(line)
-        if size > _BYTES:
-            yield block
-            block, size = [], 0
-    if block:
-        yield block
-
-
-def _bare(line: str) -> str:
-    return line.removesuffix("\n").removesuffix("\r")
-
-
 def _jsonl(path: str, options: Columns, stack: ExitStack) -> _Source:
     """Each line stays as it is, but for one more entry."""
-    import pyarrow as pa
-    from pyarrow import json as arrow_json
-
-    lines = _lines(path, "utf-8-sig", stack)
-    head = next((line for line in lines if line.strip()), "{}")
-    first = json.loads(head)
+    text = _text(path, "utf-8", stack)
+    found = blocks(text, before_braces, _BYTES, quoted=False)
+    start = opening(found)
+    first = json.loads(start.text.lstrip().split(b"\n", 1)[0] or "{}")
     if not isinstance(first, dict):
         raise InputError('the first line is no record, as {"score_mine": 0.3}.')
 
-    def pieces(needed: Sequence[str]) -> Iterator[tuple[pa.Table, list[str]]]:
-        schema = pa.schema([(name, pa.float64()) for name in needed])
-        parse = arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
-        for block in _blocks(chain([head], lines)):
-            text = "".join(block).encode()
-            whole = arrow_json.ReadOptions(block_size=len(text) + 1)
-            table = arrow_json.read_json(io.BytesIO(text), read_options=whole, parse_options=parse)
-            if len(table) != len(block):
-                raise InputError("a line holds no record, or several. JSON lines have one in each.")
-            yield table, block
+    def pieces(needed: Sequence[str]) -> Iterator[tuple[pa.Table, Block]]:
+        for block in chain([start], found):
+            yield read_records(block, list(needed)), block
 
     @contextmanager
     def writer(part: Path, column: str, codec: str | None) -> Iterator[Any]:
         key = json.dumps(column)
-        ends = {mark: f", {key}: {json.dumps(mark)}}}\n" for mark in (True, False)}
+        no, yes = (f", {key}: {json.dumps(mark)}".encode() for mark in (False, True))
+        with _splicer(text, part, codec, no, yes) as splice:
 
-        def write(block: list[str], marks: NDArray[np.bool_]) -> None:
-            if any(key in line and column in json.loads(line) for line in block):
-                refuse_column(column, [column])
-            sink.write(
-                "".join(
-                    line.rstrip()[:-1].rstrip() + ends[mark] for line, mark in zip(block, marks.tolist(), strict=True)
-                ).encode()
-            )
+            def write(block: Block, marks: NDArray[np.bool_]) -> None:
+                if has_key(block, key) and any(
+                    column in json.loads(line) for line in block.text.splitlines() if line.strip()
+                ):
+                    refuse_column(column, [column])
+                splice(block, marks)
 
-        with pa.output_stream(str(part), compression=codec) as sink:
             yield write
 
     return _Source(list(first), pieces, writer)
+
+
+def _text(path: str, letters: str, stack: ExitStack) -> Text:
+    """A text file, which may be compressed."""
+    import pyarrow as pa
+
+    return Text(stack.enter_context(pa.input_stream(path, compression="detect")), letters)
+
+
+@contextmanager
+def _splicer(text: Text, part: Path, codec: str | None, no: bytes, yes: bytes) -> Iterator[Any]:
+    """Writes blocks with one or the other at each place, after the byte order mark of the text."""
+    import pyarrow as pa
+
+    with pa.output_stream(str(part), compression=codec) as sink:
+        sink.write(text.mark)
+
+        def write(block: Block, marks: NDArray[np.bool_] = np.empty(0, np.bool_)) -> None:  # noqa: B008
+            for piece in spliced(block, marks, no, yes):
+                sink.write(text.encoded(piece))
+
+        yield write
 
 
 _SOURCES: dict[str, Callable[[str, Columns, ExitStack], _Source]] = {
