@@ -204,8 +204,26 @@ def naurc_condition(loss, weights=None):
     return 1 / gap if gap > 0 else 1.0
 
 
-def prr(score, loss, weights=None):
-    return 1 - naurc(score, loss, weights)
+def prr(score, loss, weights=None, max_rejection=1.0):
+    """1 − nAURC; with less to reject of the mean risk over the last steps, so large a share of the weight."""
+    if max_rejection == 1.0:
+        return 1 - naurc(score, loss, weights)
+    w, s, v = present(weights, score, loss)
+    late = Fraction(max(1, int(max_rejection * len(s))), len(s))
+    useless, own, best = (late_risk(x, v, w, late) for x in (np.zeros(len(s)), s, v))
+    return float((useless - own) / (useless - best)) if useless > best else NAN
+
+
+def late_risk(score, loss, w, late):
+    """Mean risk over the steps of the tie-averaged walk that lie in the last share of the weight."""
+    steps = [(x / rows, bad / rows) for _, rows, x, bad in blocks(score, loss, w) for _ in range(rows)]
+    start = (1 - late) * sum(step for step, _ in steps)
+    weight = bad = total = parts = Fraction(0)
+    for step, own in steps:
+        weight, bad = weight + step, bad + own
+        part = min(step, max(Fraction(0), weight - start))
+        total, parts = total + part * bad / weight, parts + part
+    return total / parts
 
 
 def auarc(score, loss, weights=None):

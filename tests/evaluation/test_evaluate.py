@@ -27,7 +27,7 @@ from uqeval.metrics import REGISTRY
 CLASSES = 3
 NUMBERS = ("value", "low", "high", "se")
 NASTY = "</script><img src=x onerror=alert(1)>"
-LOSS_METRICS = {name for name, metric in REGISTRY.items() if metric.losses}
+LOSS_METRICS = {name for name, metric in REGISTRY.items() if metric.losses and metric.usual}
 
 
 def softmax(z):
@@ -134,7 +134,7 @@ def test_every_estimate_equals_that_of_the_arrays_by_hand(kind):
     by_name = {name: by_name[name] for name in chosen or by_name}
     assert set(ev.scores) == set(by_name)
 
-    ranking = [name for name, m in REGISTRY.items() if m.uses_score]
+    ranking = [name for name, m in REGISTRY.items() if m.uses_score and m.usual]
     of_model = [name for name, m in REGISTRY.items() if not m.uses_score and "score_in" not in m.needs]
     expected = {(s, m, g) for s in by_name for m in ranking for g in (None, "a", "b", "c")}
     expected |= {(None, m, g) for m in of_model for g in (None, "a", "b", "c")}

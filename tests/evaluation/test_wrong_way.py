@@ -13,7 +13,7 @@ import uqeval as uq
 from cases import noted
 from uqeval.metrics.registry import REGISTRY
 
-RANKING = [name for name, m in REGISTRY.items() if m.uses_score and m.tally != "two sets"]
+RANKING = [name for name, m in REGISTRY.items() if m.uses_score and m.usual and m.tally != "two sets"]
 
 
 def rows(n=1500, seed=0):

@@ -66,7 +66,10 @@ def test_influence_is_the_derivative_in_the_weight():
                 sample = sample_for(name, s, v, d, w if weighted else None)
                 target = d if name == "uq_c_index" else v
                 expected = numeric_influence(weighted_metric(name), s, target, w)
-                np.testing.assert_allclose(influence(name, sample), expected, rtol=1e-7, atol=1e-9)
+                # Where rows weigh the same, PRR at 50% has a kink: a difference quotient errs in the first order.
+                kink = name == "prr_50" and not weighted
+                rtol, atol = (1e-5, 1e-5) if kink else (1e-7, 1e-9)
+                np.testing.assert_allclose(influence(name, sample), expected, rtol=rtol, atol=atol)
 
     # Influence on a loss in [0, 1] is the derivative in the weight.
     for name, weighted, ties in product(LOSS_TOO, [False, True], [False, True]):
@@ -77,7 +80,8 @@ def test_influence_is_the_derivative_in_the_weight():
             w = w if weighted else np.ones(40)
             expected = numeric_influence(weighted_metric(name), s, loss, w)
             found = influence(name, Sample.of(s, loss, w if weighted else None))
-            np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-8)
+            rtol, atol = (1e-5, 1e-5) if name == "prr_50" and not weighted else (1e-6, 1e-8)
+            np.testing.assert_allclose(found, expected, rtol=rtol, atol=atol)
 
     # Influence of the AURC family is close to the derivative in large samples.
     for name in ["aurc", "e_aurc", "naurc", "auarc", "prr"]:
@@ -141,6 +145,8 @@ def test_influence_predicts_the_effect_of_leaving_out_one_row():
     n = 2000
     s, v, d, _, _ = make_case(9, n=n, ties=False)
     for name in NAMES:
+        if name == "prr_50":  # of one row less another share is half: `test_partial_prr`
+            continue
         target = d if name == "uq_c_index" else v
         function = REGISTRY[name].function
         values = influence(name, sample_for(name, s, v, d, None))

@@ -31,7 +31,7 @@ SCORED = [name for name in ALL if any(argument in SCORE_ARGUMENTS for argument i
 LOSS_METRICS = {name for name, metric in REGISTRY.items() if metric.losses}
 # A weight equals copies except for the AURC family, whose coverages are counted row by row, and
 # for the debiased ECE, whose correction depends on the number of rows.
-COPIES = sorted(set(WEIGHTED) - {"aurc", "e_aurc", "naurc", "auarc", "prr", "ece_debiased"})
+COPIES = sorted(set(WEIGHTED) - {"aurc", "e_aurc", "naurc", "auarc", "prr", "prr_50", "ece_debiased"})
 MIRRORED_AT_HALF = ("uq_auc", "uq_c_index", "top_label_c_index", "ood_auroc")  # value → 1 − value
 MIRRORED_AT_ZERO = ("kendall_phi", "somers_phi", "kendall_varphi", "somers_varphi")  # value → −value
 

@@ -63,12 +63,12 @@ def test_shares_that_cannot_be_and_scores_that_are_missing_are_refused():
     for share in (0, 1.5, -0.1, math.nan, "0.5"):
         with pytest.raises(InputError, match="`max_rejection` must lie in"):
             metrics.prr([1, 2], [0, 1], max_rejection=share)
-    with pytest.raises(InputError, match="less than one"):
-        metrics.prr([1, 2], [0, 1], max_rejection=0.4)
     with pytest.raises(InputError, match="1 NaN"):  # lm-polygraph makes it the most certain row
         metrics.prr([1, math.nan], [0, 1], max_rejection=0.5)
-    with pytest.warns(UndefinedMetricWarning, match="no order of the rows"):
-        assert math.isnan(metrics.prr([1, 2, 3, 4], [0.5] * 4, max_rejection=0.5))
+    # With no more than one row to reject only the risk of all rows counts, which is the same in any order.
+    for score, loss, share in (([1, 2, 3, 4], [0.5] * 4, 0.5), ([1, 2, 3], [0, 1, 1], 0.5), ([1, 2], [0, 1], 0.4)):
+        with pytest.warns(UndefinedMetricWarning, match="no order of the rows"):
+            assert math.isnan(metrics.prr(score, loss, max_rejection=share))
 
 
 def test_a_model_that_is_always_right_has_an_aurac_of_one():

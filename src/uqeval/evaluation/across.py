@@ -13,13 +13,14 @@ from uqeval._check import Float
 from uqeval._errors import notify
 from uqeval.evaluation.table import Across, Mixed, Table
 from uqeval.inference.multiplicity import heterogeneity
-from uqeval.metrics.areas import AUGRC, AURC, EXCESS, RATIO
+from uqeval.metrics.areas import AUGRC, AURC, EXCESS, RATIO, RATIO_50
 from uqeval.metrics.registry import REGISTRY, Metric
 
 _UNITS = {"auc": 0.5, "pairs": 1.0, "tau": 1.0}  # made-up errors, or rows, by the tally of the metric …
 _PLACED = 0.25  # … and the share of the others that they rank right
-# What n times half an error adds that is surer than three quarters of the rows: half of −ln U, or of 1 − U, at U = ¼.
-_ADDED = {AURC: math.log(4) / 2, EXCESS: math.log(4) / 2, RATIO: math.log(4) / 2, AUGRC: 0.75 / 2}
+# What n times half an error adds that is surer than three quarters of the rows: half of −ln U, or of 1 − U, at U = ¼;
+# while at most half of the rows are rejected half of 2 ln 2, which is as much.
+_ADDED = {formula: math.log(4) / 2 for formula in (AURC, EXCESS, RATIO, RATIO_50)} | {AUGRC: 0.75 / 2}
 
 
 def same_in_groups(table: Table) -> tuple[Mixed, ...]:
@@ -49,7 +50,7 @@ def _df(metric: Metric, groups: Across) -> Float:
 def _units(metric: Metric, groups: Across) -> Float:
     """What the standard error of each group goes by: clusters, errors (of UQ-AUC the rarer rows) or rows."""
     units = groups.effective if metric.tally in ("mean", "ece") else groups.rows
-    if metric.tally == "area":
+    if metric.tally in ("area", "late area"):
         units = np.fmin(groups.errors, groups.effective)
     elif metric.tally == "auc":
         wrong, right = groups.errors, groups.rows - groups.errors
@@ -71,6 +72,12 @@ def _at_least_usual(variance: Float, units: Float) -> Float:
     return np.maximum(variance, usual)
 
 
+def _span(rate: Float, rejected: float) -> Float:
+    """How far the oracle's AURC lies below that of a useless score."""
+    first = np.maximum(1 - rejected, 1 - rate)  # where the oracle starts to err
+    return rate - (1 - first + (1 - rate) * np.log(first)) / rejected
+
+
 def _on_scale(metric: Metric, groups: Across) -> tuple[Float, Float]:
     """Values and standard errors on the scale of the metric's interval; infinite or NaN at the ends of its range."""
     shift, slope = metric.affine
@@ -83,7 +90,7 @@ def _on_scale(metric: Metric, groups: Across) -> tuple[Float, Float]:
     elif (added := _ADDED.get(metric.formula)) is not None:  # type: ignore[arg-type]
         rate = groups.errors / groups.rows
         one = added * np.fmax(1.0, groups.errors / groups.clusters_eff) / groups.rows  # errors come by the cluster
-        span = -(1 - rate) * np.log1p(-rate) if metric.formula is RATIO else 1.0
+        span = _span(rate, metric.formula.rejected) if metric.formula in (RATIO, RATIO_50) else 1.0
         x = np.where(variance > 0, x + one / span, np.nan)
         variance = variance + (one / span) ** 2
     elif metric.interval == "t":

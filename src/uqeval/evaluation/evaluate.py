@@ -168,7 +168,8 @@ def check_scores(pred: Predictions, scores: Sequence[str] | str | None) -> list[
 def check_metrics(data: RowData, metrics: Sequence[str] | str | None) -> list[Metric]:
     """The metrics asked for, or all that the rows allow."""
     if metrics is None:
-        found = [m for m in REGISTRY.values() if m.tally != "two sets" and not data.missing(m) and not data.repeats(m)]
+        usual = (metric for metric in REGISTRY.values() if metric.usual and metric.tally != "two sets")
+        found = [metric for metric in usual if not data.missing(metric) and not data.repeats(metric)]
         if not any(metric.uses_score for metric in found):
             raise InputError("No metric can rank a score here. Pass `error`, `loss`, or labels and probabilities.")
         return found

@@ -76,7 +76,7 @@ def resample_samples(
     unit, units = row_units(first, keys)
     values = np.full((len(samples), resamples), np.nan)
     threads = kernels.threads()
-    repeated = first.weights is not None or isinstance(metric.formula, Accepted)
+    repeated = first.weights is not None or metric.tally == "late area" or isinstance(metric.formula, Accepted)
     if first.plain:
         # Put rows in the order of their numbers: then a draw is a row.
         order = np.argsort(unit)

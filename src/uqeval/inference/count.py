@@ -30,7 +30,7 @@ def count_sample(metric: Metric, sample: Sample) -> AucTally | PairTally | AreaT
     """The tally of a metric that ranks rows; metrics that differ in the last step only (AURC, AUARC) share it."""
     key = metric.formula or metric.tally
     if key not in sample.tallies:
-        if metric.tally == "area":
+        if metric.tally in ("area", "late area"):
             sample.tallies[key] = _area(metric, sample)
         else:
             sample.tallies[key] = count_auc(sample) if metric.tally == "auc" else count_pairs(metric, sample)
@@ -164,7 +164,7 @@ def _spread(x: Float) -> Spread:
 
 def _area(metric: Metric, sample: Sample) -> AreaTally:
     assert metric.formula is not None
-    sizes, rows, ranked = sample.sizes, sample.rows, sample.ranked
+    sizes, rows, ranked = sample.sizes, sample.rows, sample.areas(metric)
     if isinstance(ranked, Swept):
         return count_swept(metric, ranked, sizes, lambda: _swept_clusters2(metric, sample))
     value = float(metric.formula.value(ranked))

@@ -133,7 +133,7 @@ def swept_influence(swept: SweptSums, metric: Metric) -> Linear | CutSums:
 def area_influence(sample: Sample, metric: Metric) -> Float:
     """What the metric's formula makes of the influences on the areas (before its affine map), row by row."""
     assert metric.formula is not None
-    order, ranked = sample.ranking.order, sample.ranked  # sorted before it is swept
+    order, ranked = sample.ranking.order, sample.areas(metric)  # sorted before it is swept
     if isinstance(ranked, Swept):
         result = np.empty(sample.n)
         result[order.row] = swept_influence(ranked, metric).at_places(ranked)
@@ -142,8 +142,8 @@ def area_influence(sample: Sample, metric: Metric) -> Float:
         return _accepted_influence(ranked, sample.loss, metric.formula)
     slopes = metric.formula.slopes(ranked)
     total = np.zeros(sample.n)
-    aurc = _kept(sample, "aurc", aurc_influence) if slopes.aurc or slopes.excess else total
-    best = _kept(sample, "best", _best_influence) if slopes.excess or slopes.span else total
+    aurc = _kept(sample, ranked, "aurc", aurc_influence) if slopes.aurc or slopes.excess else total
+    best = _kept(sample, ranked, "best", _best_influence) if slopes.excess or slopes.span else total
     if slopes.aurc:
         total = total + slopes.aurc * aurc
     if slopes.excess:
@@ -157,12 +157,12 @@ def area_influence(sample: Sample, metric: Metric) -> Float:
     return total / metric.formula.per(ranked)
 
 
-def _kept(sample: Sample, what: str, influence: Callable[[Ranked, Sample], Float]) -> Float:
+def _kept(sample: Sample, ranked: Ranked, what: str, influence: Callable[[Ranked, Sample], Float]) -> Float:
     """Several metrics share it."""
-    if what not in sample.tallies:
-        assert isinstance(sample.ranked, Ranked)
-        sample.tallies[what] = influence(sample.ranked, sample)
-    found: Float = sample.tallies[what]
+    key = what, ranked.rejected
+    if key not in sample.tallies:
+        sample.tallies[key] = influence(ranked, sample)
+    found: Float = sample.tallies[key]
     return found
 
 
@@ -181,12 +181,20 @@ def later_shares(ranked: Ranked) -> Float:
 
 
 def aurc_influence(ranked: Ranked, sample: Sample) -> Float:
-    """R_i − T + Σ_{k ≥ r_i} step_k (v_i − R_k)/W_k, averaged over the places of the row's tie block."""
-    blocks, steps = ranked.blocks, ranked.steps
+    """R_i − T + Σ_{k ≥ r_i} step_k (v_i − R_k)/W_k, averaged over the places of the row's tie block.
+
+    Where only the last share p of the steps counts, R the risk where they start: R_i is R for the rows before; less
+    (1 − p)·R, as a row moves that place; and all but T divided by p.
+    """
+    blocks, steps = ranked.blocks, ranked.late_steps
     per_weight = steps.step / steps.weight
     later = np.cumsum(per_weight[::-1])[::-1]
     later_risk = np.cumsum((per_weight * steps.risk)[::-1])[::-1]
     rest = steps.risk - later_risk - ranked.aurc
+    if ranked.rejected < 1.0:
+        first, late = ranked.first_late, ranked.late
+        risk = np.concatenate([np.full(first, ranked.risk_before_late), steps.risk[first:]])
+        later, rest = later / late, (risk - (1 - late) * ranked.risk_before_late - later_risk) / late - ranked.aurc
     if len(blocks.size) < len(blocks.row):
         later, rest = (np.add.reduceat(x, blocks.first) / blocks.size for x in (later, rest))
     return sample.loss * _by_row(blocks, later) + _by_row(blocks, rest)
@@ -198,8 +206,8 @@ def best_slope(rate: float) -> float:
 
 
 def _best_influence(ranked: Ranked, sample: Sample) -> Float:
-    """On the oracle's AURC: in closed form for 0/1 errors, else as AURC of the loss itself."""
-    if sample.binary:
+    """On the oracle's AURC: in closed form for 0/1 errors and all steps, else as AURC of the loss itself."""
+    if sample.binary and ranked.rejected == 1.0:
         return best_slope(ranked.rate) * (sample.loss - ranked.rate)
     return aurc_influence(ranked.oracle, sample)
 

@@ -24,7 +24,7 @@ def joint_of_samples(metric: Metric, samples: list[Sample]) -> JointTally:
 
     DeLong placements, delete-one shifts or influence values, whichever the interval of the metric itself uses.
     """
-    if metric.tally != "auc" and metric.tally != "area":
+    if metric.tally not in ("auc", "area", "late area"):
         samples = [sample.as_loss for sample in samples]
     for sample in samples:
         if not sample.binary:
@@ -34,7 +34,7 @@ def joint_of_samples(metric: Metric, samples: list[Sample]) -> JointTally:
     kernels.side_by_side([partial(_sort, metric, sample) for sample in samples])
     if metric.tally == "auc":
         found = _joint_auc(samples)
-    elif metric.tally == "area":
+    elif metric.formula is not None:
         found = _joint_areas(metric, samples)
     else:
         found = _joint_pairs(metric, samples)
@@ -42,7 +42,7 @@ def joint_of_samples(metric: Metric, samples: list[Sample]) -> JointTally:
 
 
 def _with_room(metric: Metric, samples: list[Sample], found: JointTally) -> JointTally:
-    pers = [metric.formula.per(one.ranked) for one in samples] if isinstance(metric.formula, Formula) else []
+    pers = [metric.formula.per(one.areas(metric)) for one in samples] if isinstance(metric.formula, Formula) else []
     paired = metric.tally in ("pairs", "tau")  # whose loss has no right and wrong rows, nor sums that would be finite
     room = room_beside(metric, [sample.rows.sizes() if paired else sample.sizes for sample in samples], pers)
     return replace(found, room=room).mapped(metric.affine)
@@ -54,7 +54,7 @@ def _sort(metric: Metric, sample: Sample) -> None:
     if metric.tally == "area":
         if isinstance(sample.ranked, Swept):
             sample.ranked.by_place  # noqa: B018
-    elif sample.rows.weights is None:
+    elif metric.tally != "late area" and sample.rows.weights is None:
         sample.counts  # noqa: B018
 
 
@@ -165,7 +165,7 @@ def _joint_areas(metric: Metric, samples: list[Sample]) -> JointTally:
     """t with (fewest errors − 1), rows where any candidate errs inflated by m/(m − 1)."""
     assert metric.formula is not None
     rows = samples[0].rows
-    values = np.array([float(metric.formula.value(sample.ranked)) for sample in samples])
+    values = np.array([float(metric.formula.value(sample.areas(metric))) for sample in samples])
     influence = np.stack(
         [
             np.full(rows.n, NAN) if math.isnan(value) else area_influence(sample, metric)

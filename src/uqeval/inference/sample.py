@@ -13,8 +13,9 @@ from uqeval import kernels
 from uqeval._check import Float, Int, check_largest
 from uqeval.inference.sizes import Held, Loads, Mass, Powers, Sizes
 from uqeval.kernels import AucSums, ConcordanceSums
-from uqeval.metrics.areas import Ranked, Ranking
+from uqeval.metrics.areas import Formula, Ranked, Ranking
 from uqeval.metrics.calibration import Bins, bin_rows
+from uqeval.metrics.registry import Metric
 from uqeval.metrics.swept import Swept, ranked_by
 
 
@@ -193,6 +194,20 @@ class Sample:
         if self.rows.clusters is not None:
             self.ranking.order  # noqa: B018  the rows are needed too: their order, and not marks alone
         return ranked_by(self.ranking, self.target, self.rows.weights, self.losses)
+
+    @cached_property
+    def _late(self) -> dict[float, Ranked]:
+        return {}
+
+    def areas(self, metric: Metric) -> Swept | Ranked:
+        """The rows in order of the score, as the formula of the metric takes them."""
+        if metric.tally != "late area":
+            return self.ranked
+        assert isinstance(metric.formula, Formula)
+        share = metric.formula.rejected
+        if share not in self._late:
+            self._late[share] = Ranked(self.ranking, self.target, self.rows.weights, self.losses, share)
+        return self._late[share]
 
     @cached_property
     def auc(self) -> AucSums:

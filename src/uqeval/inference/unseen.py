@@ -28,9 +28,7 @@ _MOST_AUC, _MOST_PAIRS, _MOST_AREA = 2.0, 3.0, 1.5
 _OF_AREA = 0.75  # … of areas three quarters of that
 _ABOVE = 0.25  # of a known row that no foreign one outranks
 _MOST = 3.0  # times the variance that few wrong clusters show
-# What half a wrong unit at ¼ of the ranks by one score and at ¾ by the other adds to a difference of areas …
-_APART = {AUGRC: 0.25, H_AUC: 0.5}
-_ROW = 0.9  # … and of a wrong row, at ¼ by one of the two: its part
+_ROW = 0.9  # of a wrong row at ¼ of the ranks by one of two scores
 
 
 def auc_ends(tally: AucTally, se: Number, level: float) -> Interval:
@@ -112,13 +110,22 @@ def _beside(value: Number, variance: Number, share: Number, units: Number, place
 def adds(areas: Any, formula: Formula, total: Number, place: float = _PLACES[0]) -> Number:
     """What the made-up part of an error at that place, of weight 1 among `total`, adds to a metric of the areas.
 
-    −ln of the place to AURC, what lies behind it to AUGRC, at most 1 to H-AUC.
+    To H-AUC at most 1.
     """
     if formula is H_AUC:
         return 1.0 / total
     per = formula.per(areas)  # 0 where the metric is undefined
-    one = _PART * ((1 - place) if formula is AUGRC else -math.log(place)) / total
+    one = _PART * _reach(formula, place) / total
     return choose(per > 0, lambda: one / per, lambda: 0.0)
+
+
+def _reach(formula: Formula, place: float) -> float:
+    """What n times a wrong row at that place adds: to AURC −ln of the place, to AUGRC what lies behind it."""
+    if formula is H_AUC:
+        return 1.0
+    if formula is AUGRC:
+        return 1 - place
+    return -math.log(max(place, 1 - formula.rejected)) / formula.rejected
 
 
 def area_ends(tally: AreaTally, se: Number, cap: float, level: float) -> Interval:
@@ -182,9 +189,10 @@ def room_beside(metric: Metric, sizes: Sequence[Sizes], pers: Sequence[float]) -
     if not isinstance(metric.formula, Formula) or not min(pers) > 0:
         return None
     heavy, total = max(_heavy(one) for one in sizes), float(sizes[0].total.weight)
-    row = _ROW * {AUGRC: 1 - _PLACES[0], H_AUC: 1.0}.get(metric.formula, -math.log(_PLACES[0]))
-    mean = total / sizes[0].rows
-    adds = max(_APART.get(metric.formula, math.log(3) / 2) * heavy, row * mean) / total / min(pers)
+    mean, (near, far) = total / sizes[0].rows, (_reach(metric.formula, place) for place in _PLACES)
+    # Half a wrong unit that one score ranks at ¼ and the other at ¾, of H-AUC at any two places.
+    apart = 0.5 if metric.formula is H_AUC else (near - far) / 2
+    adds = max(apart * heavy, _ROW * near * mean) / total / min(pers)
     return Room(heavy / (2 * total), 1.0, adds, max(_inflated(one) for one in sizes))
 
 

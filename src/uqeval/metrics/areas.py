@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -126,6 +126,7 @@ class Formula:
     slopes: Callable[[Any], Areas]
     useless: Callable[[float], float]  # its value, by the mean loss, of a score that knows nothing
     per: Callable[[Any], float] = lambda areas: 1.0
+    rejected: float = 1.0  # at most this share of the rows: risks count while no more are rejected
 
 
 def _ratio(areas: Any) -> Any:
@@ -145,6 +146,7 @@ RATIO = Formula(
     lambda loss: 1.0,
     lambda areas: areas.span,
 )
+RATIO_50 = replace(RATIO, rejected=0.5)
 AUGRC = Formula(lambda areas: areas.augrc, lambda areas: Areas(0.0, 0.0, 0.0, 1.0, 0.0), lambda loss: loss / 2)
 H_AUC = Formula(
     lambda areas: areas.h_auc, lambda areas: Areas(0.0, 0.0, 0.0, 0.0, 1.0), lambda loss: loss * (1 - loss) / 2
@@ -188,6 +190,7 @@ class Ranked:
     loss: NDArray[Any]  # 0/1 errors as uint8, or a loss in [0, 1]
     weights: Float | None = None
     losses: Ranking | None = None  # the loss as a ranking, where somebody has it
+    rejected: float = 1.0  # AURC, excess and span are of the risks while at most that share of the rows is rejected
 
     @cached_property
     def blocks(self) -> Blocks:
@@ -198,10 +201,37 @@ class Ranked:
         return walk(self.blocks)
 
     @cached_property
+    def late(self) -> float:
+        """The share of the weight whose steps count: that of ⌊rejected·n⌋ of n rows, or of one."""
+        n = len(self.loss)
+        return max(1, int(self.rejected * n)) / n
+
+    @cached_property
+    def late_steps(self) -> Steps:
+        """The walk, of each step the part that counts."""
+        if self.rejected == 1.0:
+            return self.steps
+        (step, weight, _), n = self.steps, len(self.loss)
+        before = weight[-1] * round((1 - self.late) * n) / n  # a whole number where rows weigh the same
+        return self.steps._replace(step=np.clip(weight - before, 0.0, step))
+
+    @cached_property
+    def first_late(self) -> int:
+        """The first step of which a part counts."""
+        return int(np.argmax(self.late_steps.step > 1e-9 * self.steps.step))
+
+    @cached_property
+    def risk_before_late(self) -> float:
+        """The risk where the steps that count start; between two steps their mean, the derivative to both sides."""
+        first, risk = self.first_late, self.steps.risk
+        whole = first and self.late_steps.step[first] >= (1 - 1e-9) * self.steps.step[first]
+        return float((risk[first - 1] + risk[first]) / 2 if whole else risk[first])
+
+    @cached_property
     def oracle(self) -> Ranked:
         """The same rows in order of their loss."""
         losses = Ranking(self.loss.astype(np.float64)) if self.losses is None else self.losses
-        return Ranked(losses, self.loss, self.weights, losses)
+        return Ranked(losses, self.loss, self.weights, losses, self.rejected)
 
     @cached_property
     def rate(self) -> float:
@@ -209,11 +239,16 @@ class Ranked:
 
     @cached_property
     def aurc(self) -> float:
-        return mean_risk(self.steps)
+        if self.first_late == len(self.loss) - 1:
+            return self.rate  # of all rows, in any order
+        return mean_risk(self.late_steps)
 
     @cached_property
     def excess(self) -> float:
-        return self.aurc - self.oracle.aurc
+        apart = self.aurc - self.oracle.aurc
+        if self.rejected < 1.0 and abs(apart) < 1e-13 * self.rate:
+            return 0.0  # the rows that are kept all the way were added up in another order
+        return apart
 
     @cached_property
     def span(self) -> float:

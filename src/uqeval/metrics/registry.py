@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from uqeval._check import Float, nearest
 from uqeval._errors import InputError
-from uqeval.metrics.areas import AUGRC, AURC, EXCESS, H_AUC, RATIO, Accepted, Formula
+from uqeval.metrics.areas import AUGRC, AURC, EXCESS, H_AUC, RATIO, RATIO_50, Accepted, Formula
 from uqeval.metrics.calibration import Bins, debiased_l1, ece, ece_debiased, l1
 from uqeval.metrics.concordance import signed_confidence, top_label_c_index, uq_c_index
 from uqeval.metrics.correlation import kendall_tau, somers_d
@@ -20,7 +20,7 @@ from uqeval.metrics.ranking import uq_auc
 from uqeval.metrics.selective import auarc, augrc, aurc, e_aurc, g_auc, h_auc, naurc, prr, selective_accuracy
 
 INF = float("inf")
-Kind = Literal["auc", "pairs", "tau", "area", "mean", "ece", "two sets"]
+Kind = Literal["auc", "pairs", "tau", "area", "late area", "mean", "ece", "two sets"]
 Interval = Literal["logit", "atanh", "gamma", "log", "t", "binomial", "tested", "bootstrap"]
 
 
@@ -43,6 +43,7 @@ class Metric:
     made: tuple[str, Callable[..., Float]] | None = None  # its target, where several arguments make it: name, how
     losses: bool = False  # takes a loss in [0, 1] in place of 0/1 errors
     streams: bool = True  # can be counted piece by piece
+    usual: bool = True  # is in a table that names no metrics
     undefined: str = "all losses are equal"  # why it may have no value
     across_models: str | None = None  # what to beware of where models are compared
 
@@ -110,6 +111,14 @@ _METRICS = [
     Metric("h_auc", "H-AUC", h_auc, "higher", (0, 0.25), _ERR, "area", "log", _ONE, H_AUC, across_models=_RATE),
     Metric("auarc", "AUARC", auarc, "higher", (0, 1), _ERR, "area", "gamma", _REST, AURC, losses=True),
     Metric("prr", "PRR", prr, "higher", (-INF, 1), _ERR, "area", "log", _REST, RATIO, losses=True),
+    Metric(
+        *("prr_50", "PRR at 50%", partial(prr, max_rejection=0.5), "higher", (-INF, 1), _ERR, "late area", "log"),
+        *(_REST, RATIO_50),
+        losses=True,
+        streams=False,
+        usual=False,
+        undefined="no order of the rows is better than any other",
+    ),
     *(
         Metric(
             f"selective_accuracy_{share}",

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from uqeval import kernels
 from uqeval._check import Float, Int, Nan, check_rows
 from uqeval._errors import InputError, UndefinedMetricWarning, notify
-from uqeval.metrics.areas import RATIO, Ranked, Ranking, Steps, mean_risk, tie_blocks
+from uqeval.metrics.areas import RATIO, Ranked, Ranking, tie_blocks
 from uqeval.metrics.swept import Swept, ranked_by
 
 Kind = Literal["error", "loss01"]
@@ -106,7 +106,8 @@ def prr(
     error : array-like of shape (n,)
         1 where the prediction is wrong, else 0; or a loss in [0, 1], as 1 − quality of a generated text.
     max_rejection : float
-        In (0, 1]: the mean is over the last ⌊max_rejection·n⌋ of the n coverages.
+        In (0, 1]: the mean is over the last ⌊max_rejection·n⌋ of the n coverages; with weights over those of the last
+        of the weight, as large a share of it.
     weights : array-like of shape (n,), optional
         Row weights ≥ 0.
     nan : "raise" or "omit"
@@ -129,15 +130,10 @@ def prr(
     if not isinstance(max_rejection, int | float) or not 0 < max_rejection < 1:
         raise InputError(f"`max_rejection` must lie in (0, 1], as 0.5; it is {max_rejection!r}.")
     s, e, w, _ = check_rows(score, error, weights, kind="loss01", nan=nan)
-    rows = Ranked(Ranking(s), e, w)
-    rejected = int(max_rejection * len(s))
-    if rejected == 0:
-        raise InputError(f"`max_rejection` is {max_rejection:g}, which of {len(s)} rows is less than one. Pass more.")
-    own, best = (mean_risk(Steps(*(part[-rejected:] for part in walk.steps))) for walk in (rows, rows.oracle))
-    if not rows.rate > best:
+    rows = Ranked(Ranking(s), e, w, rejected=max_rejection)
+    if rows.span == 0:
         notify("PRR is undefined: no order of the rows is better than any other.", UndefinedMetricWarning, stacklevel=2)
-        return float("nan")
-    return (rows.rate - own) / (rows.rate - best)
+    return 1.0 - float(RATIO.value(rows))
 
 
 def auarc(score: ArrayLike, error: ArrayLike, *, weights: ArrayLike | None = None, nan: Nan = "raise") -> float:
