@@ -160,7 +160,7 @@ LATE_OWN = {
     "uqeval.kernels.native": "compiled, where there was a compiler",
     **dict.fromkeys(("uqeval.methods.batched", "uqeval.methods.loop"), "the extra torch"),
     **{f"uqeval.reproduce.models.vision.{name}": "the extra torch" for name in ("classify", "probe", "zoo")},
-    **{f"uqeval.torch.{name}": "Triton, which may not be there" for name in ("runs_triton", "wavelet_triton")},
+    **{f"uqeval.torch.triton.{name}": "Triton, which may not be there" for name in ("runs", "pairs")},
     "uqeval.torch.evaluation": "torch, which may not be there, and takes 2 s",
     "uqeval.reproduce.models.text.zeroshot": "all studies, which take a second",
     "uqeval.reproduce.synthetic.beyond": "the extra torch",

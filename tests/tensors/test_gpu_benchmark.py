@@ -13,7 +13,9 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 def test_the_benchmark_times_every_job_beside_its_floor_and_compares_integers(capsys):
     from benchmarks import gpu
+    from uqeval.torch import counting
 
+    fused = counting.fused
     found = gpu.main(["--sizes", "2000", "--check", "2000", "--repeats", "1", "--device", "cpu"])
     assert json.loads(capsys.readouterr().out) == found
     assert [(row["kind"], row["same"]) for row in found["integers"]] == [
@@ -22,6 +24,4 @@ def test_the_benchmark_times_every_job_beside_its_floor_and_compares_integers(ca
     jobs = {row["job"] for row in found["times"]}
     assert {"torch.sort", "torchmetrics binary_auroc", "uq_auc with interval"} < jobs
     assert all(row["floor_ms"] > 0 and row["ms"] > 0 for row in found["times"])
-    from uqeval.torch import counting, wavelet
-
-    assert counting.add_below is wavelet.add_below
+    assert counting.fused is fused

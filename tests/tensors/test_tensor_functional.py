@@ -23,8 +23,8 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 from torch import tensor  # noqa: E402
 
 from uqeval.torch import functional as fn  # noqa: E402
-from uqeval.torch.counting import concordance, credits_of, sweep  # noqa: E402
-from uqeval.torch.order import runs_of  # noqa: E402
+from uqeval.torch.counting import concordance, ranked, sweep  # noqa: E402
+from uqeval.torch.plain.pairs import credits_of  # noqa: E402
 from uqeval.torch.tallies import counts  # noqa: E402
 
 ON_TENSORS = [name for name, metric in REGISTRY.items() if counts(metric)]
@@ -70,7 +70,7 @@ def test_every_integer_of_a_sweep_is_that_of_the_kernels_and_floats_agree_to_1e_
                 with noted(n=n, decimals=decimals, rate=rate):
                     score, error, *_ = rows(n, decimals, rate)
                     expected = Swept(Ranking(score), error)
-                    found, _ = sweep(runs_of(*on_tensors(score, error)), (0.8, 0.9, 0.95), True, [])
+                    found, _ = sweep(ranked(*on_tensors(score, error)), (0.8, 0.9, 0.95), True)
                     for name, one, other in zip(expected.sums._fields, found.sums, expected.sums, strict=True):
                         if isinstance(other, int):
                             assert (one, name) == (other, name)
@@ -90,8 +90,8 @@ def test_credits_of_rows_and_their_sums_are_those_of_the_kernels():
                 expected, comparable = kernels.pair_counts(score[None], loss)
                 order = np.lexsort((score, loss))
                 np.testing.assert_array_equal(found.credit2, expected[0][order])
-                np.testing.assert_array_equal(found.comparable, comparable[order])
-                sums, constant, _ = concordance(found)
+                np.testing.assert_array_equal(n - found.tied, comparable[order])
+                sums, constant, _ = concordance(*on_tensors(score, loss))
                 known = kernels.concordance(score, loss)
                 assert sums[:2] == known[:2]
                 assert constant == (np.ptp(score) == 0)
@@ -297,8 +297,8 @@ def test_a_missing_package_is_told_with_the_line_that_brings_it(monkeypatch):
 
 def test_many_runs_are_summed_some_at_a_time(monkeypatch):
     score, error, *_ = on_tensors(*rows(1000, 3))
-    whole = sweep(runs_of(score, error), (0.9,), True, [])[0].sums
-    monkeypatch.setattr("uqeval.torch.order._AT_ONCE", 17)
-    pieces = sweep(runs_of(score, error), (0.9,), True, [])[0].sums
+    whole = sweep(ranked(score, error), (0.9,), True)[0].sums
+    monkeypatch.setattr("uqeval.torch.plain.runs._AT_ONCE", 17)
+    pieces = sweep(ranked(score, error), (0.9,), True)[0].sums
     for one, other in zip(whole, pieces, strict=True):
         assert one == other if isinstance(one, int) else one == pytest.approx(other, rel=1e-12)

@@ -11,7 +11,7 @@ from torch import Tensor
 from uqeval._check import check_lengths
 from uqeval._errors import InputError
 
-MOST_ROWS = 2**31 - 1  # places are int32
+MOST_ROWS = 2**31 - 2**16  # places are int32, and blocks of them are filled up
 
 
 def check_tensor(name: str, value: Any) -> Tensor:
@@ -55,9 +55,3 @@ def signed(confidence: Tensor, error: Tensor) -> tuple[Tensor, Tensor]:
     c = confidence if confidence.is_floating_point() else confidence.to(torch.float64)
     inside = (c >= 0) & (c <= 1)  # not of NaN
     return torch.where(bits != 0, c, 0 - c), odd | ~inside.all()
-
-
-def missing(*ends: Tensor) -> Tensor:
-    """Whether sorted numbers, of which these are the ends, hold NaN."""
-    found = [(end != end).any() for end in ends]
-    return torch.stack(found).any()

@@ -4,7 +4,7 @@ From here on the numbers are those of rows in memory: `inference.intervals` make
 """
 
 from collections.abc import Collection, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from torch import Tensor
 
@@ -18,19 +18,11 @@ from uqeval.inference.sizes import Sizes
 from uqeval.inference.tally import AreaTally, AucTally, MeanTally, PairTally
 from uqeval.metrics.areas import AUGRC, H_AUC, Accepted, Formula
 from uqeval.metrics.registry import Metric
-from uqeval.torch.checks import as_bits, check_tensors, missing, signed
-from uqeval.torch.counting import SweptTensor, concordance, credits_of, read, sweep
-from uqeval.torch.order import runs_of
+from uqeval.torch.checks import as_bits, check_tensors, signed
+from uqeval.torch.counting import Odd, SweptTensor, concordance, ranked, sweep
+from uqeval.torch.reading import read
 
 Tally = AucTally | PairTally | AreaTally
-
-
-class Odd(NamedTuple):
-    """What is wrong with some rows, or needs to be told."""
-
-    refused: bool  # NaN, or an error other than 0 and 1
-    infinite: bool  # scores
-    target: bool = False  # infinite losses
 
 
 def counts(metric: Metric) -> bool:
@@ -91,12 +83,9 @@ def count_errors(
     score: Tensor, error: Tensor, formulas: Collection[Formula | Accepted | None]
 ) -> tuple[SweptTensor, Odd]:
     """All that metrics with these formulas (None: UQ-AUC) are made of."""
-    bits, odd = as_bits(error)
-    runs = runs_of(score, bits)
     cuts = [formula.coverage for formula in formulas if isinstance(formula, Accepted)]
     walks = any(isinstance(formula, Formula) and formula not in (AUGRC, H_AUC) for formula in formulas)
-    swept, flags = sweep(runs, cuts, walks, [odd | missing(runs.ends), runs.ends.isinf().any()])
-    return swept, Odd(*map(bool, flags))
+    return sweep(ranked(score, error), cuts, walks)
 
 
 def error_tally(metric: Metric, swept: SweptTensor) -> AucTally | AreaTally:
@@ -113,9 +102,5 @@ def error_tally(metric: Metric, swept: SweptTensor) -> AucTally | AreaTally:
 
 def count_pairs(score: Tensor, loss: Tensor, odd: Tensor | None = None) -> tuple[PairTally, Odd]:
     """Of rows that differ in the loss; `odd` is another flag."""
-    rows = credits_of(score, loss)
-    refused = missing(rows.ends, rows.loss_ends)
-    flags = [refused if odd is None else refused | odd, rows.ends.isinf().any(), rows.loss_ends.isinf().any()]
-    sums, constant, raised = concordance(rows, flags)
-    sizes = Sizes.of_rows(len(score), 0, binary=False)
-    return pairs_of_sums(sums, sizes, constant), Odd(*map(bool, raised))
+    sums, constant, found = concordance(score, loss, odd)
+    return pairs_of_sums(sums, Sizes.of_rows(len(score), 0, binary=False), constant), found

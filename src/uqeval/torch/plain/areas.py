@@ -5,13 +5,12 @@ them and v before, the risk at place k is (v + (k − b)·w/m)/k. So all sums ov
 j/k² and j²/k²: differences of harmonic numbers, for which no place is visited. A single row is 1/k and 1/k², exactly.
 """
 
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-
-from uqeval.torch.order import Runs
 
 SERIES = 256  # from here on the asymptotic series are good to the last bit
 FINE = 2.0**57  # fixed point: sums of up to n risks per row accepted are below 2⁵, and integers add in any order
@@ -28,27 +27,26 @@ class AreaSums(NamedTuple):
     shares2: Any  # Σ L² over wrong rows
 
 
-def area_sums(runs: Runs) -> AreaSums:
-    """All sums, without a wait."""
-    n, device = runs.n, runs.bound.device
+def area_sums(n: int, device: torch.device, parts: Callable[[], Iterable[tuple[slice, Tensor, Tensor]]]) -> Tensor:
+    """`AreaSums`, without a wait. Parts: which runs of room for n, their bounds, the wrong rows before each bound."""
     whole = torch.empty(n, dtype=torch.int64, device=device)  # Σ of risk/k over the places of each run, in fixed point
     means = torch.empty((2, n), dtype=torch.float64, device=device)  # L and R − L' of its rows, less what lies behind
     risk = []
-    for some, bound, before in runs.parts():
+    for some, bound, before in parts():
         of_runs, of_rows, means[0, some], means[1, some] = _walked(n, bound, before)
         whole[some] = (of_rows * FINE).round_().to(torch.int64)
         risk.append(of_runs.sum())
     done = torch.cumsum(whole, 0)
     del whole
     found = []
-    for some, bound, before in runs.parts():
+    for some, bound, before in parts():
         size, wrong = bound.diff().to(torch.float64), before.diff().to(torch.float64)
         later, right = means[0, some], size - wrong
         rest = means[1, some] - (done[-1] - done[some]).to(torch.float64) / FINE
         both = rest + later
-        parts = (wrong * both, wrong * both * both, right * rest, right * rest * rest, wrong * later * later)
-        found.append(torch.stack([x.sum() for x in parts]))
-    return AreaSums(torch.stack(risk).sum(), *torch.stack(found).sum(0).unbind())
+        sums = (wrong * both, wrong * both * both, right * rest, right * rest * rest, wrong * later * later)
+        found.append(torch.stack([x.sum() for x in sums]))
+    return torch.cat([torch.stack(risk).sum()[None], torch.stack(found).sum(0)])
 
 
 def _walked(n: int, bound: Tensor, before: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""The levels of `wavelet` in two Triton kernels each; nodes of 64 rows are finished in registers.
+"""The levels of `plain.wavelet` in two Triton kernels each; nodes of 32 rows are finished in registers.
 
 A level moves 20 bytes a row: ranks are read twice, ranks and counts written once to their new place, counts read once.
 """
@@ -8,9 +8,11 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-AS_WRITTEN = {"enable_fp_fusion": False}  # no products fused with sums; left open, Triton 3.9 warns
+from uqeval.torch.triton.scans import AS_WRITTEN
+
 _BLOCK = 2048
-_NODE = 64  # rows that are compared with each other directly, in place of the last six levels
+_NODE = 32  # rows that are compared with each other directly, in place of the last five levels
+_NODES = 16  # so many at once
 
 
 @triton.jit(do_not_specialize=["bit"])
@@ -39,23 +41,18 @@ def _partition(rank, start, new_rank, new_start, before, n, bit, BLOCK: tl.const
 
 
 @triton.jit
-def _finish(rank, start, found, n, NODE: tl.constexpr):
+def _finish(rank, start, found, n, NODE: tl.constexpr, NODES: tl.constexpr):
     order = tl.arange(0, NODE)
-    place = tl.program_id(0) * NODE + order
+    place = (tl.program_id(0) * NODES + tl.arange(0, NODES))[:, None] * NODE + order[None, :]
     there = place < n
     x = tl.load(rank + place, mask=there, other=2147483647)
     y = tl.load(start + place, mask=there, other=0)
-    below = (x[None, :] < x[:, None]) & (order[None, :] < order[:, None])
-    tl.store(found + x, y + 4 * tl.sum(below.to(tl.int32), 1), mask=there)
+    below = (x[:, None, :] < x[:, :, None]) & (order[None, None, :] < order[None, :, None])
+    tl.store(found + x, y + 4 * tl.sum(below.to(tl.int32), 2), mask=there)
 
 
 def add_below(rank: Tensor, start: Tensor) -> Tensor:
-    """As `wavelet.add_below`."""
-    with torch.cuda.device_of(rank):  # where kernels are launched
-        return _add_below(rank, start)
-
-
-def _add_below(rank: Tensor, start: Tensor) -> Tensor:
+    """As `plain.wavelet.add_below`."""
     n = len(rank)
     blocks = triton.cdiv(n, _BLOCK)
     zeros = torch.empty(blocks, dtype=torch.int32, device=rank.device)
@@ -67,5 +64,5 @@ def _add_below(rank: Tensor, start: Tensor) -> Tensor:
         _partition[(blocks,)](rank, start, new_rank, new_start, before, n, bit, BLOCK=_BLOCK, **AS_WRITTEN)
         free = (torch.empty_like(rank), torch.empty_like(start)) if given else (rank, start)
         rank, start, (new_rank, new_start), given = new_rank, new_start, free, False
-    _finish[(triton.cdiv(n, _NODE),)](rank, start, new_start, n, NODE=_NODE, **AS_WRITTEN)
+    _finish[(triton.cdiv(n, _NODE * _NODES),)](rank, start, new_start, n, NODE=_NODE, NODES=_NODES, **AS_WRITTEN)
     return new_start

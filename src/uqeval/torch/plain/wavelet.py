@@ -9,27 +9,18 @@ Then zeros move to the front of the node and ones behind them, both in order. At
 import torch
 from torch import Tensor
 
-from uqeval.torch.order import fused
-
 
 def add_below(rank: Tensor, start: Tensor) -> Tensor:
     """start + 4 · the earlier rows of lower rank, at the place of each row's rank; both int32, sums modulo 2³²."""
-    if fused(rank):
-        from uqeval.torch.wavelet_triton import add_below as fast
-
-        return fast(rank, start)
-    return add_below_plain(rank, start)
-
-
-def add_below_plain(rank: Tensor, start: Tensor) -> Tensor:
-    """The same on any device, in torch alone."""
     place = torch.arange(len(rank), dtype=torch.int32, device=rank.device)
     for bit in reversed(range(max(0, len(rank) - 1).bit_length())):
-        one = rank >> bit & 1
-        node = rank >> (bit + 1) << (bit + 1)
-        zeros = torch.cumsum(1 - one, 0, dtype=torch.int32) - (1 - one) - (node >> 1)  # before it, in its node
-        start = start + 4 * one * zeros
-        ones = place - node - zeros
-        to = (node + torch.where(one == 1, (1 << bit) + ones, zeros)).to(torch.int64)
-        rank, start = (torch.empty_like(x).scatter_(0, to, x) for x in (rank, start))
+        zero = (rank & (1 << bit)) == 0
+        zeros = torch.cumsum(zero, 0, dtype=torch.int32)
+        half = (rank >> (bit + 1)).bitwise_left_shift_(bit)  # zeros before the node, half of all rows there
+        start = torch.add(start, (zeros - half).masked_fill_(zero, 0), alpha=4)
+        ones = torch.sub(place, zeros).add_((1 << bit) + 1)
+        to = half.add_(torch.where(zero, zeros, ones)).sub_(1).to(torch.int64)
+        del zero, zeros, half, ones
+        rank = torch.empty_like(rank).scatter_(0, to, rank)
+        start = torch.empty_like(start).scatter_(0, to, start)
     return start
