@@ -144,6 +144,7 @@ LATE_OWN = {
         )
     },
     "uqeval.cli.told": "few store what they see",
+    **dict.fromkeys(("uqeval.decide.choose", "uqeval.decide.outcome"), "few gates certify a share, of 30 ms"),
     "uqeval.evaluation.stored": "few read what was stored",
     "uqeval.cli.main": "0.3 s in which Ctrl-C would print a traceback",
     "uqeval.evaluation.unpaired": "few compare what was stored",
@@ -254,6 +255,7 @@ def _heavy(top):
         "concurrent",
         "gzip",
         "shlex",
+        "tomllib",
     }
 
 

@@ -160,6 +160,17 @@ def test_evaluate_loads_nothing_that_only_others_need(tmp_path, name):
     assert len(found) < 640
 
 
+def test_a_gate_loads_ten_modules_beside_those_of_the_evaluation(csv, tmp_path):
+    policy = tmp_path / "policy.toml"
+    policy.write_text('[[rule]]\nmetric = "uq_auc"\nscore = "mine"\nat_least = 0.01\non = "high"\n')
+    asked = ("--scores", "mine", "--metrics", "uq_auc")
+    alone = modules_of("evaluate", csv, *asked)
+    for args in (("evaluate", csv, *asked, "--fail-under", "uq_auc=0.01", "--fail-on", "high"), ("gate", policy, csv)):
+        added = modules_of(*args) - alone
+        assert "uqeval.gate.judge" in added
+        assert len({name for name in added if not name.startswith("tomllib.")}) <= 10, added
+
+
 @each("command", [None, *COMMANDS])
 def test_help_loads_no_numpy_and_none_of_the_library(command):
     found = modules_of(*filter(None, [command]), "--help")

@@ -28,8 +28,10 @@ def test_junit_counts_what_cannot_be_told_as_an_error_and_never_as_a_pass():
 
 
 def test_junit_of_any_name_is_xml_that_gives_the_name_back_but_for_control_characters():
-    case = ET.fromstring(junit(result("fail", rule=EVIL))).find("testsuite")[0]
-    assert case.attrib["name"].split() == EVIL.replace("\x1b", "\ufffd").split()
+    for name in (EVIL, "two\r\nlines\tand 'both' \"quotes\" & <all>"):
+        case = ET.fromstring(junit(result("fail", rule=name))).find("testsuite")[0]
+        assert case.attrib["name"] == name.replace("\x1b", "\ufffd")
+        assert case[0].text.startswith(name.replace("\x1b", "\ufffd"))
 
 
 def test_a_name_adds_no_cell_no_line_and_no_markup_to_the_summary():

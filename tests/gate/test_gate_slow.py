@@ -7,13 +7,17 @@ Paired: the errors of both models are the same rows, their scores correlate 0.6 
 equal truth. Stored: two independent test sets of one law.
 """
 
+import os
 import time
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from scipy.stats import norm
 
 import uqeval as uq
+from commands import spawn
 from uqeval.gate import judge
 
 DRAWS, MOST = 400, 0.05 + 3 * np.sqrt(0.05 * 0.95 / 400)
@@ -93,3 +97,25 @@ def test_a_gate_adds_less_than_50_ms_to_an_evaluation():
     start = time.perf_counter()
     judge(ev, rules)
     assert time.perf_counter() - start < 0.05
+
+
+@pytest.mark.slow
+@pytest.mark.alone
+def test_a_gate_adds_less_than_50_ms_to_a_command_with_all_that_it_loads(tmp_path):
+    pred = uq.datasets.example()
+    columns = {f"prob_{k}": pred.probs[:, k] for k in range(pred.n_classes)}
+    pq.write_table(pa.table({"label": pred.labels} | columns), tmp_path / "preds.parquet")
+    (tmp_path / "policy.toml").write_text('[[rule]]\nmetric = "uq_auc"\nscore = "entropy"\nat_least = 0.5\n')
+    asked = ("evaluate", tmp_path / "preds.parquet", "--scores", "entropy", "--metrics", "uq_auc")
+    limited = (*asked, "--fail-under", "uq_auc=0.5")
+    gated = ("gate", tmp_path / "policy.toml", tmp_path / "preds.parquet")
+    seconds = np.array([[processor_seconds(*call) for call in (asked, limited, gated)] for _ in range(16)])
+    assert np.median(seconds[1:, 1:] - seconds[1:, :1], axis=0).max() < 0.05  # the first fills the caches
+
+
+def processor_seconds(*args):
+    """Of a command in a process of its own: what else the machine does costs it nothing."""
+    before = os.times()
+    assert spawn(*args).returncode == 0
+    after = os.times()
+    return after.children_user + after.children_system - before.children_user - before.children_system

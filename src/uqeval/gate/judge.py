@@ -15,13 +15,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from uqeval._check import Float
 from uqeval._errors import InputError
-from uqeval.decide.choose import choose_threshold
-from uqeval.decide.outcome import count
-from uqeval.evaluation.compare import Question, compare_rows
 from uqeval.evaluation.evaluate import without_zero_weights
 from uqeval.evaluation.result import Evaluation
-from uqeval.evaluation.unpaired import difference, same_rows
 from uqeval.gate.policy import WORST, Policy, Rule, read_policy
 from uqeval.gate.result import FAIL, PASS, UNCLEAR, GateResult, Verdict
 from uqeval.inference.forms import t_quantile
@@ -168,6 +165,8 @@ class Bench:
     def _compared(self, score: str | None, metric: str) -> dict[str | None, Number]:
         """This minus the baseline, of all rows and by group."""
         if isinstance(self.baseline, Predictions):
+            from uqeval.evaluation.compare import Question, compare_rows  # few gates have a baseline
+
             data = _rows_of(self.ev, "A paired baseline")
             models = {"this": data.pred, "baseline": without_zero_weights(self.baseline)}
             alike = {"risk": data.risk, "largest_cluster": data.rows.largest}  # as the evaluation was asked for
@@ -186,6 +185,8 @@ class Bench:
                 )
                 for row in found
             }
+        from uqeval.evaluation.unpaired import difference  # see above
+
         assert self.baseline is not None
         groups: list[str | None] = [None, *(name for name in self.ev.groups if name in self.baseline.groups)]
         found_by: dict[str | None, Number] = {}
@@ -201,6 +202,8 @@ class Bench:
 
         It fails where already the share asked for is shown to have a higher risk, and no larger one looks better.
         """
+        from uqeval.decide.choose import choose_threshold  # few gates certify a share
+
         assert rule.coverage_at_risk is not None
         data, target = _rows_of(self.ev, "coverage_at_risk"), rule.coverage_at_risk
         score = data.score(str(rule.score))
@@ -212,20 +215,27 @@ class Bench:
             return _verdict(rule, number, None, UNCLEAR, f"{data.n} rows, fewer than min_rows = {rule.min_rows}")
         if chosen.feasible and asked >= rule.limit:
             return _verdict(rule, number, None, PASS, f"acts where {rule.score} ≤ {chosen.value:.6g}")
-        error = error_of(data.pred)
-        assert error is not None
-        cut = np.sort(score)[min(data.n - 1, max(0, math.ceil(rule.limit * data.n) - 1))]
-        inside = score <= cut
-        seen = count(inside, error, data.rows.clusters, joint=False, weights=data.weights)
-        at = fail_level(self.ev.level, self.tests)
-        wrong = np.cumsum(error[np.argsort(score, kind="stable")]) / np.arange(1, data.n + 1)
-        if seen.interval(at).low > target and (wrong[int(inside.sum()) - 1 :] > target).all():
-            risk = seen.lost / seen.votes
+        if (risk := self._too_risky(rule, score)) is not None:
             why = f"the surest {rule.limit:.0%} have an error rate of {risk:.3g}, shown to be above {target:g}"
             return _verdict(rule, number, None, FAIL, why)
         certified = f"{number.value:.1%} certified" if chosen.feasible else "nothing can be certified yet"
         needed = "" if chosen.rows_needed is None else f"; about {chosen.rows_needed:,} rows would certify something"
         return _verdict(rule, number, None, UNCLEAR, f"{certified}{needed}")
+
+    def _too_risky(self, rule: Rule, score: Float) -> float | None:
+        """The error rate of the share asked for, where it is shown to be too high and no larger share looks better."""
+        from uqeval.decide.outcome import count  # few gates certify a share
+
+        data, target = _rows_of(self.ev, "coverage_at_risk"), rule.coverage_at_risk
+        error = error_of(data.pred)
+        assert error is not None
+        assert target is not None
+        cut = np.sort(score)[min(data.n - 1, max(0, math.ceil(rule.limit * data.n) - 1))]
+        inside = score <= cut
+        seen = count(inside, error, data.rows.clusters, joint=False, weights=data.weights)
+        wrong = np.cumsum(error[np.argsort(score, kind="stable")]) / np.arange(1, data.n + 1)
+        shown = seen.interval(fail_level(self.ev.level, self.tests)).low > target
+        return seen.lost / seen.votes if shown and (wrong[int(inside.sum()) - 1 :] > target).all() else None
 
 
 def decide(rule: Rule, number: Number, level: float, tests: int) -> tuple[str, str]:
@@ -285,6 +295,8 @@ def _rows_of(ev: Evaluation, what: str) -> Any:
 def _alike(ev: Evaluation, baseline: Baseline) -> bool:
     """Whether the baseline is this very model on these very rows: then no metric differs."""
     if isinstance(baseline, Evaluation):
+        from uqeval.evaluation.unpaired import same_rows  # few gates have a baseline
+
         return same_rows(ev, baseline) == "files"
     if ev.source is None:
         return False

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from xml.sax.saxutils import escape, quoteattr
 
 from uqeval.gate.result import CODES, FAIL, PASS, UNCLEAR, GateResult, Verdict
 
+# Without xml.sax, which loads what talks to servers: 20 ms.
+_ESCAPES = str.maketrans(
+    {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "\n": "&#10;", "\r": "&#13;", "\t": "&#9;"}
+)
 # XML 1.0 has no place for them, escaped or not.
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _MARKS = {PASS: "✅", FAIL: "❌", UNCLEAR: "❔"}
@@ -33,13 +36,17 @@ def _case(verdict: Verdict) -> str:
     if (element := _ELEMENT.get(verdict.status)) is None:
         return f"{name}/>"
     message = _attribute(f"{verdict.cell}: {verdict.why}")
-    text = escape(_NOT_XML.sub("\ufffd", f"{verdict.rule}: {verdict.status}. {verdict.why}"))
+    text = _escaped(f"{verdict.rule}: {verdict.status}. {verdict.why}")
     kind = _attribute(verdict.status)
     return f"{name}>\n<{element} type={kind} message={message}>{text}</{element}>\n</testcase>"
 
 
 def _attribute(text: str) -> str:
-    return quoteattr(_NOT_XML.sub("\ufffd", text))
+    return f'"{_escaped(text)}"'
+
+
+def _escaped(text: str) -> str:
+    return _NOT_XML.sub("\ufffd", text).translate(_ESCAPES)
 
 
 def summary(result: GateResult) -> str:

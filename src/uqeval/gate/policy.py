@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import os
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -15,7 +14,6 @@ from typing import Any
 
 from uqeval._check import check_choice, check_level, nearest
 from uqeval._errors import InputError
-from uqeval.decide.rows import check_target
 from uqeval.metrics.registry import REGISTRY, Metric, get_metric
 
 WORST = "worst"
@@ -76,6 +74,8 @@ class Rule:
         if self.on is not None:
             check_choice(f"{where}: on", self.on, _ENDS)
         if self.coverage_at_risk is not None:
+            from uqeval.decide.rows import check_target  # few gates certify a share
+
             check_target(self.coverage_at_risk)
             if self.at_least is None or self.group is not None:
                 raise InputError(f"{where}: coverage_at_risk takes at_least, of all rows. Leave margin and group out.")
@@ -182,6 +182,8 @@ def read_policy(source: str | os.PathLike[str] | Mapping[str, Any] | Policy) -> 
         return source
     if isinstance(source, Mapping):
         return Policy.of(source)
+    import tomllib  # limits on a command line need none of it
+
     path = os.fspath(source)
     try:
         data = tomllib.loads(Path(path).read_text(encoding="utf-8"))
