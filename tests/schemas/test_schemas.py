@@ -7,10 +7,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import typer
 
 import uqeval as uq
 from commands import call
+from uqeval.cli.main import make_app
 from uqeval.reproduce.human.study import RealStudy
+from uqeval.reproduce.ood.study import OODStudy
+from uqeval.reproduce.synthetic.study import SyntheticStudy
 from uqeval.reproduce.synthetic.temperature import Temperature
 from uqeval.reproduce.theorems.run import Theorems
 
@@ -49,8 +53,8 @@ def out(code, *args):
 
 def test_every_schema_is_one_and_is_versioned():
     assert set(uq.schemas.names()) == {
-        "apply", "bounds", "check", "comparison", "doctor", "evaluation", "gate", "sample_size", "study", "threshold",
-        "thresholds",
+        "apply", "bounds", "check", "comparison", "doctor", "evaluation", "gate", "monitor", "sample_size", "study",
+        "threshold", "thresholds",
     }  # fmt: skip
     for name in uq.schemas.names():
         jsonschema.Draft202012Validator.check_schema(uq.schemas.schema(name))
@@ -59,7 +63,49 @@ def test_every_schema_is_one_and_is_versioned():
         uq.schemas.schema("evalution")
 
 
-def test_every_command_writes_what_its_schema_says(rows, tmp_path):
+def with_json(command, path=()):
+    """Names of all commands that take --json."""
+    for name, one in getattr(command, "commands", {}).items():
+        yield from with_json(one, (*path, name))
+    if any("--json" in option.opts for option in command.params):
+        yield " ".join(path)
+
+
+def studies(row):
+    """What each `reproduce` writes, of a study that found next to nothing."""
+    parts = {"correlations": row, "summary": row, "tests": row, "models": row, "paper": row, "notes": ["a note"]}
+    more = dict.fromkeys(("any_d", "within", "by_method", "by_score"), row)
+    yield SyntheticStudy("synthetic", {"seed": 0}, **parts, **more)
+    yield from (RealStudy(name, {"level": 0.95}, **parts) for name in ("cifar10h", "imagenet-real", "oasst2"))
+    yield Temperature({"seed": 0}, row, row, row, ["a note"])
+    yield Theorems(settings={"seed": 0}, checks=())
+    yield OODStudy({"seed": 0}, [], [], ["a note"])
+
+
+def test_every_command_with_json_writes_what_a_schema_says(rows, tmp_path):
+    old, new, promise = rows / "old.parquet", rows / "new.parquet", tmp_path / "t.json"
+    promise.write_text(out(0, "threshold", old, "--score", "entropy", "--max-risk", 0.05))
+    written = {f"reproduce {one.study}": ("study", one.to_json()) for one in studies([{"metric": "uq_auc", "r": 0.5}])}
+    written["threshold"] = "threshold", promise.read_text()
+    for name, *args in (
+        ("demo evaluation",),
+        ("evaluate evaluation", old, "--scores", "entropy"),
+        ("compare comparison", old, "--scores", "entropy,margin"),
+        ("gate gate", rows / "policy.toml", new),
+        ("apply apply", promise, new, "--out", tmp_path / "marked.parquet"),
+        ("check check", promise, new),
+        ("monitor monitor", promise, new, "--state", tmp_path / "watch"),
+        ("power sample_size", "--auc", 0.8, "--accuracy", 0.9, "--half-width", 0.05),
+        ("doctor doctor",),
+    ):
+        command, schema = name.split()
+        written[command] = schema, out(0, command, *args)
+    assert set(written) == set(with_json(typer.main.get_command(make_app())))
+    for schema, text in written.values():
+        check(schema, text)
+
+
+def test_what_a_command_can_say_besides_is_in_its_schema_as_well(rows, tmp_path):
     old, new, score = rows / "old.parquet", rows / "new.parquet", ("--scores", "entropy")
     data = check("evaluation", out(0, "evaluate", old, "--by", "site", "--cluster", "patient"))
     assert data["provenance"]["cluster"] == "patient"
@@ -81,18 +127,11 @@ def test_every_command_writes_what_its_schema_says(rows, tmp_path):
     state = tmp_path / "state.json"
     check("check", out(0, "check", tmp_path / "t.json", new, "--state", state))
     check("check", state.read_text())
-    check("gate", out(0, "gate", rows / "policy.toml", new))
-    check("apply", out(0, "apply", tmp_path / "t.json", new, "--out", tmp_path / "marked.parquet"))
+    watched = ("monitor", tmp_path / "t.json", "--state", tmp_path / "watch", "--by", "site", "--reference", old)
+    data = check("monitor", out(0, *watched, new))
+    assert list(data["groups"]) == ["a", "b"]
+    assert data["drift"]["n"] == data["check"]["all"]["n"]
     check("bounds", out(0, "evaluate", rows / "perfect.parquet", "--approx", 0.01))
-    check("sample_size", out(0, "power", "--auc", 0.8, "--accuracy", 0.9, "--half-width", 0.05))
-    check("doctor", out(0, "doctor"))
-
-
-def test_every_study_writes_what_its_schema_says():
-    row = [{"metric": "uq_auc", "r": 0.5}]
-    check("study", RealStudy("cifar10h", {"level": 0.95}, row, row, row, row, row, ["a note"]).to_json())
-    check("study", Temperature({"seed": 0}, row, row, row, ["a note"]).to_json())
-    check("study", Theorems(settings={"seed": 0}, checks=()).to_json())
 
 
 def test_results_read_their_own_json_back_with_its_provenance(rows, tmp_path):
