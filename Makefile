@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet
 SOURCES := pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/uqeval/kernels/native/*.?pp)
 
-.PHONY: demo test test-slow fuzz messages lint format bench validate docs clean FORCE
+.PHONY: demo test test-slow fuzz dist test-wheel messages lint format bench validate docs clean FORCE
 
 demo: $(VENV)/.core
 	@$(BIN)/uqeval demo
@@ -27,6 +27,25 @@ fuzz: SEED ?= 0
 fuzz: WHAT ?= $(filter kernels readers,$(patsubst fuzz/%.py,%,$(wildcard fuzz/*.py)))
 fuzz: $(VENV)/.dev
 	@for what in $(WHAT); do nice $(BIN)/python -m fuzz $$what --seconds $(SECONDS) --seed $(SEED) || exit 1; done
+
+# What is published: the sources, and the wheels that are built from them, with native kernels and without.
+dist: $(VENV)/.dev
+	rm -rf dist
+	$(BIN)/python -m build --sdist --outdir dist
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist dist/*.tar.gz
+	UQEVAL_PURE=1 $(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist dist/*.tar.gz
+	@ls -l dist
+
+# The suite against a wheel, where the sources cannot be imported. WHEEL=py3 is the one without native kernels. The packages
+# of the tests are shared, not the editable uqeval: of a folder that a .pth names nobody reads the .pth files.
+WHEEL ?= cp*
+test-wheel: dist
+	rm -rf build/wheel && $(BIN)/python -m venv build/wheel
+	build/wheel/bin/python -m pip install --quiet --no-deps dist/uqeval-*-$(WHEEL)-*.whl
+	$(BIN)/python -c 'import sys; print(*[p for p in sys.path if p.endswith("-packages")], sep="\n")' >build/wheel/packages.pth
+	mv build/wheel/packages.pth build/wheel/lib/python*/site-packages
+	cd build/wheel && bin/uqeval demo && bin/uqeval doctor
+	cd build/wheel && bin/python -m pytest -c ../../pyproject.toml -n auto -m "not slow" ../../tests
 
 # Every error message that the tests provoke, as one list to read.
 messages: $(VENV)/.dev
@@ -81,4 +100,4 @@ $(VENV)/.docs: $(VENV)/.core
 	@touch $@
 
 clean:
-	rm -rf $(VENV) build docs/_build docs/_made
+	rm -rf $(VENV) build dist docs/_build docs/_made
