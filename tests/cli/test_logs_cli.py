@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 
+import jsonschema
 import numpy as np
 import pytest
 
 import llm_logs as logs
+import uqeval as uq
 from commands import call, fail, succeed
 
 WRITERS = {
@@ -73,6 +75,58 @@ def test_options_choose_quality_filter_and_direction(tmp_path):
     assert "`label` names a column of a table" in fail("evaluate", tmp_path, "--label", "y", "--filter", "none")
     assert "`cluster` names a column of a table" in fail("evaluate", tmp_path, "--cluster", "doc_id")
     assert "is no log that is known" in fail("evaluate", __file__, "--filter", "none")
+
+
+def test_the_json_says_what_a_log_was_read_as_and_is_read_back(tmp_path):
+    right, confidence = logs.answers(100)
+    path = logs.inspect_json(tmp_path / "log.json", right, confidence)
+    log = json.loads(path.read_text())
+    del log["samples"][0]["scores"]["judge"]  # not judged
+    del log["samples"][1]["scores"]["judge"]["metadata"]  # no confidence
+    again = [sample | {"epoch": 2} for sample in log["samples"]]
+    path.write_text(json.dumps(log | {"samples": log["samples"] + again, "status": "cancelled"}))
+    text = succeed("evaluate", path, "--json", "-", "--quiet", "--metrics", "uq_auc")
+    (read,) = json.loads(text)["provenance"]["logs"]
+    assert read == {
+        "format": "Inspect",
+        "files": [str(path)],
+        "model": "org/tiny",
+        "tasks": ["quiz"],
+        "answers": 196,
+        "questions": 98,
+        "cluster": "question",
+        "group": None,
+        "quality": [{"name": "judge", "higher_is": "better"}],
+        "uncertainty": [{"name": "judge.confidence", "higher_is": "less sure", "turned_round": True}],
+        "left_out": {"without_judgement": 2, "without_score": 2},
+        "notes": ['the status of the run is "cancelled"'],
+    }
+    assert uq.Evaluation.from_json(text).to_json() + "\n" == text
+    validate = jsonschema.Draft202012Validator(uq.schemas.schema("evaluation")).validate
+    validate(json.loads(text))
+    named = succeed("evaluate", path, "--json", "-", "--quiet", "--score-columns", "metadata.difficulty")
+    (read,) = json.loads(named)["provenance"]["logs"]
+    assert read["uncertainty"] == [{"name": "metadata.difficulty", "higher_is": "less sure", "turned_round": False}]
+    turned = succeed("evaluate", path, "--json", "-", "--quiet", "--confidence", "metadata.difficulty")
+    (read,) = json.loads(turned)["provenance"]["logs"]
+    assert read["uncertainty"] == [{"name": "metadata.difficulty", "higher_is": "less sure", "turned_round": True}]
+
+
+def test_the_json_of_two_runs_says_what_each_was_read_as_and_that_of_a_table_nothing(tmp_path):
+    right, confidence = logs.answers(100)
+    for name in ("a", "b"):
+        logs.lm_eval(tmp_path / name, right, confidence, task="boolq", choices=2)
+        logs.lm_eval(tmp_path / name, right, confidence)
+    text = succeed("compare", tmp_path / "a", tmp_path / "b", "--json", "-", "--quiet", "--metric", "accuracy")
+    found = json.loads(text)
+    jsonschema.Draft202012Validator(uq.schemas.schema("comparison")).validate(found)
+    first, second = found["provenance"]["logs"]
+    assert len(first["files"]) == 2
+    assert {**first, "files": 0} == {**second, "files": 0}
+    assert (first["tasks"], first["group"], first["cluster"]) == (["arc_easy", "boolq"], "task", None)
+    table = tmp_path / "table.csv"
+    table.write_text("error,score_a\n0,0.1\n1,0.7\n0,0.3\n1,0.4\n")
+    assert json.loads(succeed("evaluate", table, "--json", "-", "--quiet"))["provenance"]["logs"] == []
 
 
 def test_a_report_names_the_files_of_the_logs(tmp_path):

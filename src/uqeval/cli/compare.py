@@ -122,7 +122,7 @@ def compare(
     if csv is not None:
         write_csv((row for result in results for row in result.frame_rows()), csv)
     if json is not None:
-        beside = provenance(files, columns=columns, by=by, cluster=cluster, seed=seed)
+        beside = provenance(files, columns=columns, by=by, cluster=cluster, seed=seed, logs=[pred.log for pred in read])
         results = [replace(result, provenance=beside) for result in results]
         text = results[0].to_json() if len(results) == 1 else "[" + ",\n".join(r.to_json() for r in results) + "]"
         write_json(text, json)

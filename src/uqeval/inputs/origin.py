@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from uqeval.inputs.log_reading import LogReading
 from uqeval.inputs.predictions import Predictions
 
 _MOST_BYTES = 4 * 2**30  # of all files: hashing them takes some ten seconds
@@ -51,9 +52,15 @@ def provenance_of(
     cluster: str | None = None,
     seed: int | None = None,
     command: str | None = None,
+    logs: Iterable[LogReading | None] = (),
 ) -> dict[str, Any]:
-    """What stands beside a stored result; `columns` are the user's words where no predictions tell what was read."""
+    """What stands beside a stored result; `columns` are the user's words where no predictions tell what was read.
+
+    `logs` are how each model's logs were read, where there are several.
+    """
     labels = None if predictions is None else predictions.labels
+    if predictions is not None and predictions.log is not None:
+        logs = (predictions.log,)
     used = columns if predictions is None or not predictions.columns else dict(predictions.columns)
     return {
         "made": made_at(),
@@ -64,5 +71,6 @@ def provenance_of(
         "by": by,
         "cluster": cluster,
         "seed": seed,
+        "logs": [one.record() for one in logs if one is not None],
         "labels_sha256": None if labels is None else hashlib.sha256(labels.tobytes()).hexdigest(),
     }

@@ -32,6 +32,7 @@ from uqeval.inputs.classes import Coded, Indices, check_class_indices, check_cla
 from uqeval.inputs.columns import ColumnOptions, Columns, Plan
 from uqeval.inputs.doubts import doubt_ids, doubt_logits, doubt_rows
 from uqeval.inputs.frame import arrow_arguments, frame_columns
+from uqeval.inputs.log_reading import LogReading
 from uqeval.inputs.rows import coded, finite_vector, own_scores, row_names, row_numbers
 from uqeval.inputs.softmax import agrees, row_sums, softmax
 
@@ -98,8 +99,8 @@ class Predictions:
         `cluster_values` and `group_names` say what each code stands for.
     files : tuple of str
         The files that the rows were read from; empty for arrays.
-    read_as : str
-        What was taken for what, where a log was read; empty for all else.
+    log : LogReading or None
+        What was taken for what, where a log was read; `read_as` says it in one line.
     columns : tuple of (str, tuple of str)
         The columns of those files: the part, and which play it.
 
@@ -132,7 +133,7 @@ class Predictions:
     n: int
     n_classes: int
     files: tuple[str, ...] = ()
-    read_as: str = ""
+    log: LogReading | None = None
     columns: tuple[tuple[str, tuple[str, ...]], ...] = ()  # of those files: part, and who plays it
 
     def __init__(
@@ -330,6 +331,11 @@ class Predictions:
         for name, value in fields.items():
             object.__setattr__(taken, name, value)
         return taken
+
+    @property
+    def read_as(self) -> str:
+        """What was taken for what, where a log was read; empty for all else."""
+        return "" if self.log is None else str(self.log)
 
     def __len__(self) -> int:
         return self.n

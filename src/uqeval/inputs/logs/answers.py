@@ -39,6 +39,7 @@ class Answers:
     questions: list[str]  # answers to one question are a cluster
     qualities: dict[str, Numbers]  # higher is better; the usual one first
     scores: dict[str, Numbers]  # higher is less sure
+    turned: frozenset[str] = frozenset()  # of those, what the log holds as a confidence
     fields: dict[str, Numbers] = field(default_factory=dict)  # numbers whose direction the schema does not tell
     choices: dict[str, list[Numbers]] = field(default_factory=dict)  # of each quality: a log-probability per choice
     labels: list[int] | None = None  # the right choice
@@ -78,11 +79,12 @@ def stated(name: str) -> int:
     return (own == "uncertainty") - (own == "confidence")
 
 
-def sorted_out(found: Mapping[str, Numbers]) -> tuple[dict[str, Numbers], dict[str, Numbers]]:
-    """Numbers by name as scores, where the name states a direction, and as fields."""
+def sorted_out(found: Mapping[str, Numbers]) -> tuple[dict[str, Numbers], frozenset[str], dict[str, Numbers]]:
+    """Numbers by name as scores, where the name states a direction; which of them it turned round; and as fields."""
     told = {name: values for name, values in found.items() if any(map(math.isfinite, values))}
     scores = {name: [stated(name) * value for value in values] for name, values in told.items() if stated(name)}
-    return scores, {name: values for name, values in told.items() if not stated(name)}
+    turned = frozenset(name for name in scores if stated(name) < 0)
+    return scores, turned, {name: values for name, values in told.items() if not stated(name)}
 
 
 def by_name(rows: Iterable[Mapping[str, Any]], least: Iterable[str] = ()) -> dict[str, Numbers]:

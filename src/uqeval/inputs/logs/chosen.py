@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from uqeval._check import Float, nearest
 from uqeval._errors import InputError
 from uqeval.inputs.columns import listed
+from uqeval.inputs.log_reading import LogReading
 from uqeval.inputs.logs.answers import Answers, Numbers, Wanted
 from uqeval.inputs.predictions import Predictions
 from uqeval.inputs.softmax import softmax
@@ -104,7 +105,7 @@ def refusal(every: Iterable[Answers], wanted: Wanted) -> str:
 # ---- several runs → predictions -------------------------------------------------------------------------------------
 
 
-def predictions(kind: str, taken: Sequence[Taken]) -> Predictions:
+def predictions(kind: str, files: Sequence[str], wanted: Wanted, taken: Sequence[Taken]) -> Predictions:
     """The rows of all runs; answers to one question are a cluster, several tasks are groups."""
     several = len(taken) > 1
     quality = _joined(taken, lambda one: np.array(_values(one))[one.rows])
@@ -129,7 +130,7 @@ def predictions(kind: str, taken: Sequence[Taken]) -> Predictions:
             f"the tasks {listed((one.answers.task for one in taken), 3)} have no score in common. Read them one by one."
         )
     found = Predictions(scores=scores or None, **given)
-    object.__setattr__(found, "read_as", _echo(kind, taken, found, questions, scores, choices))
+    object.__setattr__(found, "log", _reading(kind, files, wanted, taken, questions, [*scores], choices))
     return found
 
 
@@ -156,21 +157,28 @@ def _of_choices(taken: Sequence[Taken], bits: bool) -> dict[str, Any]:
     return found | {"probs": probs}
 
 
-def _echo(
-    kind: str, taken: Sequence[Taken], pred: Predictions, questions: list[str], scores: dict[str, Float], choices: bool
-) -> str:
-    """What was read as what, in one line."""
-    qualities = dict.fromkeys(one.quality for one in taken)
-    parts = [f"{kind}: {pred.n:,} answers of {listed((one.answers.task or '?' for one in taken), 4)}"]
-    unjudged = sum(len(one.answers.keys) - one.judged for one in taken)
-    unscored = sum(one.judged - len(one.rows) for one in taken)
-    parts += [f"{unjudged:,} without a judgement left out"] * (unjudged > 0)
-    parts += [f"{unscored:,} without a score left out"] * (unscored > 0)
-    parts.append(f"quality {', '.join(qualities)} (higher is better)")
-    names = ["log-probabilities of the choices"] * choices + list(scores)
-    parts.append(f"uncertainty {', '.join(names)} (as higher = less sure)")
-    count = len(set(questions))
-    parts.append(f"clusters: {count:,} questions" if count < pred.n else "one answer to each question")
-    parts += ["groups: tasks"] * (len(taken) > 1)
-    parts += dict.fromkeys(note for one in taken for note in one.answers.notes)
-    return "; ".join(parts)
+def _reading(
+    kind: str,
+    files: Sequence[str],
+    wanted: Wanted,
+    taken: Sequence[Taken],
+    questions: Sequence[str],
+    scores: Sequence[str],
+    choices: bool,
+) -> LogReading:
+    """What was read as what."""
+    turned = {*wanted.confidence, *(name for one in taken for name in one.answers.turned)}
+    return LogReading(
+        format=kind,
+        files=tuple(files),
+        model=taken[0].answers.model,
+        tasks=tuple(one.answers.task for one in taken),
+        answers=len(questions),
+        questions=len(set(questions)),
+        quality=tuple(dict.fromkeys(one.quality for one in taken)),
+        uncertainty=("log-probabilities of the choices",) * choices + tuple(scores),
+        turned_round=tuple(name for name in scores if name in turned),
+        unjudged=sum(len(one.answers.keys) - one.judged for one in taken),
+        unscored=sum(one.judged - len(one.rows) for one in taken),
+        notes=tuple(dict.fromkeys(note for one in taken for note in one.answers.notes)),
+    )

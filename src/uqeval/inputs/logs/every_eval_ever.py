@@ -42,7 +42,7 @@ def _answers(task: str, model: str, results: dict[str, list[Record]], wanted: Wa
     records = results[taken]
     judged: list[Record] = [record["evaluation"] or {} for record in records]
     questions = [str(record.get("sample_hash") or record["sample_id"]) for record in records]
-    scores, fields = sorted_out(by_name(record.get("metadata") or {} for record in records))
+    scores, turned, fields = sorted_out(by_name(record.get("metadata") or {} for record in records))
     if (spread := _spread(records, questions)) is not None:
         scores["answer_disagreement"] = spread
     return Answers(
@@ -51,6 +51,7 @@ def _answers(task: str, model: str, results: dict[str, list[Record]], wanted: Wa
         questions=questions,
         qualities={"is_correct": [number(one.get("is_correct")) for one in judged]},
         scores=scores,
+        turned=turned,
         fields={"score": [number(one.get("score")) for one in judged]} | fields,
         model=model,
         notes=[f"result {taken} of {', '.join(results)}"] if len(results) > 1 else [],

@@ -60,6 +60,7 @@ def read(path: str, wanted: Wanted) -> list[Answers]:
             questions=[questions[key] for key in found],
             qualities={name: every.pop(name) for name in _GOOD if name in every},
             scores=scores,
+            turned=frozenset({"max_prob"} & scores.keys()),
             fields=every,
             model=model[1] if model else "",
             notes=[f"{perturbed} perturbed instances are left out"] if perturbed else [],

@@ -45,7 +45,7 @@ def read(path: str, wanted: Wanted) -> list[Answers]:
         when=f"{status == 'success':d} {spec.get('created', '')}",  # a run that ended well comes before later ones
         notes=[] if status == "success" else [f'the status of the run is "{status}"'],
     )
-    told, answers.fields = sorted_out(by_name(row["fields"] for row in rows))
+    told, answers.turned, answers.fields = sorted_out(by_name(row["fields"] for row in rows))
     tokens = by_name((row["tokens"] for row in rows), ("sequence_nll",))
     answers.scores = {name: values for name, values in tokens.items() if any(v == v for v in values)} | told
     if (spread := _spread(rows)) is not None:

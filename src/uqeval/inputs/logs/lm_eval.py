@@ -58,7 +58,7 @@ def read(path: str, wanted: Wanted) -> list[Answers]:
         notes=[f"filter {taken} of {', '.join(filters)}"] if len(filters) > 1 else [],
     )
     documents = by_name({f"doc.{key}": value for key, value in _document(row).items()} for row in rows)
-    answers.scores, answers.fields = sorted_out(rest | documents)
+    answers.scores, answers.turned, answers.fields = sorted_out(rest | documents)
     listed = [[pair[0] for pair in row["filtered_resps"] if _is_likelihood(pair)] for row in rows]
     if rows and all(len(one) == 1 for one in listed):
         answers.scores["sequence_nll"] = [0.0 - float(one[0]) for one in listed]

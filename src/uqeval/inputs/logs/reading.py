@@ -82,9 +82,10 @@ def read_logs(
         with named(file), reading(file):
             runs += [(file, answers) for answers in _read(kind, file, wanted)]
     taken = _taken(runs, wanted)
-    with named(listed((file for file, _ in files), 3)):
-        found = predictions(kind.NAME, taken)
-    object.__setattr__(found, "files", tuple(file for file, _ in files))
+    names = [file for file, _ in files]
+    with named(listed(names, 3)):
+        found = predictions(kind.NAME, names, wanted, taken)
+    object.__setattr__(found, "files", tuple(names))
     return found
 
 

@@ -70,6 +70,7 @@ def read(path: str, wanted: Wanted) -> list[Answers]:
     judges = [name for name in every if re.fullmatch(r"judge_\d+", name)]
     known = (*_CONFIDENCES, *judges, *(_OF_JUDGES if judges else ()))
     scores = {name: [-value for value in every.pop(name)] for name in known if name in every}
+    turned = frozenset(scores)
     scores |= {name: every.pop(name) for name in _ENTROPIES if name in every}
     rows = len(next(iter(table.values())))
     prompts = [str(prompt) for prompt in table.get("prompt", range(rows))]
@@ -80,6 +81,7 @@ def read(path: str, wanted: Wanted) -> list[Answers]:
             questions=prompts,
             qualities={name: every.pop(name) for name in _RIGHT if name in every},
             scores=scores,
+            turned=turned,
             fields=every,
         )
     ]
