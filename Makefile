@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet
 SOURCES := pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/uqeval/kernels/native/*.?pp)
 
-.PHONY: demo test test-slow fuzz dist test-wheel messages lint format bench validate docs clean FORCE
+.PHONY: demo test test-slow fuzz sanitize dist test-wheel messages lint format bench validate docs clean FORCE
 
 demo: $(VENV)/.core
 	@$(BIN)/uqeval demo
@@ -46,6 +46,28 @@ test-wheel: dist
 	mv build/wheel/packages.pth build/wheel/lib/python*/site-packages
 	cd build/wheel && bin/uqeval demo && bin/uqeval doctor
 	cd build/wheel && bin/python -m pytest -c ../../pyproject.toml -n auto -m "not slow" ../../tests
+
+# The native kernels built with sanitizers, apart in build/sanitize: their tests and a short fuzz. Any finding fails.
+sanitize: sanitize-address sanitize-thread
+sanitize-address: FLAGS := -fsanitize=address,undefined -fno-sanitize-recover=all
+sanitize-address: PRELOAD := libasan.so libubsan.so
+sanitize-thread: FLAGS := -fsanitize=thread
+sanitize-thread: PRELOAD := libtsan.so
+sanitize-%: SECONDS ?= 30
+sanitize-%: $(VENV)/.dev
+	@mkdir -p build/sanitize && $(BIN)/python -m venv --without-pip build/sanitize/$*
+	@$(BIN)/python -c 'import sys; print(*(x for x in sys.path if x.endswith("site-packages")), sep="\n")' > \
+	  $$(build/sanitize/$*/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/needed.pth
+	CXXFLAGS="$(FLAGS) -g -fno-omit-frame-pointer" PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 \
+	  $(BIN)/python -m pip --quiet --python build/sanitize/$*/bin/python install --no-deps --force-reinstall . \
+	  --config-settings=build-dir=build/sanitize/$*/cmake --config-settings=cmake.build-type=RelWithDebInfo
+	$(call sanitized,$*) -m pytest -p no:cacheprovider -m "not slow" tests/kernels
+	$(call sanitized,$*) -m fuzz kernels --seconds $(SECONDS)
+
+# Python itself leaks on purpose; libstdc++ must be there before the sanitizer looks for it.
+sanitized = UQEVAL_KERNELS=native ASAN_OPTIONS=detect_leaks=0 TSAN_OPTIONS=halt_on_error=1 UBSAN_OPTIONS=print_stacktrace=1 \
+  LD_PRELOAD="$(foreach library,$(PRELOAD) libstdc++.so,$(shell $(or $(CXX),c++) -print-file-name=$(library)))" \
+  build/sanitize/$(1)/bin/python
 
 # Every error message that the tests provoke, as one list to read.
 messages: $(VENV)/.dev

@@ -95,7 +95,7 @@ def run(what: str, run_batch: Batch, seconds: float, seed: int) -> int:
             child.join()
             problem = f"hangs for {_HANGS:.0f} s"
     if child.exitcode and not problem:
-        problem = "a wrong answer" if child.exitcode == 1 else f"ended with exit status {child.exitcode}"
+        problem = "a wrong answer, or an error" if child.exitcode == 1 else f"ended with exit status {child.exitcode}"
     if problem:
         print(f"{what}: {problem}. Reproduce: python -m fuzz {what} --seed {seed} --batch {int(shared[0])}", flush=True)
     return int(bool(problem))
