@@ -17,6 +17,7 @@ Nan = Literal["raise", "omit"]
 Progress = Callable[[str, int, int | None], object]
 
 _EXACT_INT = 2**53
+_MOST_ROWS = 2**31 - 1  # twice the pairs of so many fit in an int64
 _DROP = 'Drop those rows or pass nan="omit".'
 MEND = "Drop or mend those rows."  # where there is no nan= option
 
@@ -25,6 +26,7 @@ def to_array(name: str, value: Any) -> NDArray[Any]:
     """A NumPy array from NumPy, pandas, Polars, Arrow, lists, or PyTorch/JAX/CuPy tensors."""
     if hasattr(value, "mask") and isinstance(value, np.ma.MaskedArray):  # np.ma takes 8 ms to load
         if np.ma.is_masked(value):
+            _check_whole(name, (int(value.min()), int(value.max())) if value.dtype.kind in "iu" else ())
             value = np.ma.filled(value.astype(np.float64), np.nan)
         return np.asarray(value)
     if isinstance(value, np.ndarray):
@@ -64,6 +66,7 @@ def _from_objects(name: str, value: Any, array: NDArray[Any]) -> NDArray[Any]:
             row = np.argwhere(missing)[0][0]
             raise InputError(f"`{name}` has {int(missing.sum())} missing entries (first at row {row}). Fill them in.")
         raise InputError(f"`{name}` mixes {', '.join(kinds[:4])}. Pass one kind of value, row by row.")
+    _check_whole(name, [int(item) for item in array.flat if isinstance(item, int | np.integer)])
     try:
         return array.astype(np.float64)
     except (ValueError, TypeError):
@@ -74,17 +77,29 @@ def _from_objects(name: str, value: Any, array: NDArray[Any]) -> NDArray[Any]:
 def numeric(name: str, value: Any) -> NDArray[Any]:
     array = to_array(name, value)
     if array.dtype.kind not in "biuf":
-        what = "text" if array.dtype.kind in "USTO" else array.dtype
+        text = array.dtype.kind in "UST" or any(isinstance(item, str) for item in array.flat)
+        what = "text" if text else "Python objects" if array.dtype == object else array.dtype
         raise InputError(f"`{name}` holds {what}, not numbers. Convert it to numbers first.")
     if array.dtype.kind in "iu" and array.dtype.itemsize == 8 and array.size:
-        low, high = int(array.min()), int(array.max())
-        if low < -_EXACT_INT or high > _EXACT_INT:
-            worst = high if high > _EXACT_INT else low
-            raise InputError(
-                f"`{name}` holds the integer {worst}, which float64 cannot tell from its neighbours. "
-                f"Subtract a constant or rank the values first."
-            )
+        _check_whole(name, (int(array.min()), int(array.max())))
     return array
+
+
+def _check_whole(name: str, numbers: Iterable[int]) -> None:
+    if worst := next((x if x.bit_length() < 100 else "…" for x in numbers if abs(x) > _EXACT_INT), None):
+        raise InputError(
+            f"`{name}` holds the integer {worst}, which float64 cannot tell from its neighbours. "
+            f"Subtract a constant or rank the values first."
+        )
+
+
+def _narrowed(name: str, array: NDArray[Any]) -> Float:
+    """As float64; numbers of more digits that would become one are an error, not a tie."""
+    with np.errstate(over="ignore"):
+        found: Float = array.astype(np.float64)
+    if array.dtype.kind == "f" and array.dtype.itemsize > 8 and len(np.unique(found)) < len(np.unique(array)):
+        raise InputError(f"`{name}` holds {array.dtype} numbers that float64 cannot tell apart. Pass their ranks.")
+    return found
 
 
 def all_finite(array: Float) -> bool:
@@ -113,7 +128,7 @@ def clean_vector(
             raise InputError(f"`{name}` has shape {raw.shape}. Pass it with shape ({raw.shape[0]},): {name}.ravel().")
         if raw.ndim != 1:
             raise InputError(f"`{name}` has shape {raw.shape}. Pass one number per row: shape (n,).")
-        array = raw.astype(np.float64)
+        array = _narrowed(name, raw)
     clean = all_finite(array)
     if not clean:
         bad = np.isnan(array)
@@ -138,6 +153,8 @@ def check_lengths(least: int = 2, /, **arrays: NDArray[Any] | None) -> int:
             raise InputError(f"`{name}` has {length} rows but `{first}` has {n}. Pass one entry per row in both.")
     if n < least:
         raise InputError(f"`{first}` has {n} row{'s' * (n != 1)}. Ranking needs at least {least}.")
+    if n > _MOST_ROWS:
+        raise InputError(f"`{first}` has {n:,} rows. In memory there may be {_MOST_ROWS:,}; evaluate() reads files.")
     return n
 
 
@@ -262,7 +279,7 @@ def check_rows(
         t = check_vector(name, target, finite=kind != "loss", missing=omit)
     w = None if weights is None else check_vector("weights", weights, missing=omit)
     g = None if clusters is None else check_codes("clusters", clusters)[0]
-    if len(s) != len(t) or len(s) < least or w is not None or g is not None:
+    if len(s) != len(t) or not least <= len(s) <= _MOST_ROWS or w is not None or g is not None:
         check_lengths(least, score=s, **{name: t}, weights=w, clusters=g)
     if omit and (keep := without_nan(s, t, w)) is not None:
         s, t, w, g = drop_rows(keep, s, t, w, g)
