@@ -273,7 +273,7 @@ def check_exceeding(rng: np.random.Generator, cases: Cases, tally: Tally) -> Non
 def many(rng: np.random.Generator, tally: Tally) -> None:
     """Few cases of any length, on both twins."""
     sizes = [rng.integers(60, 400), rng.integers(200, 5_000), np.exp(rng.uniform(np.log(5_000), np.log(100_000)))]
-    n, threads = int(rng.choice(sizes, p=[0.75, 0.23, 0.02])), int(rng.integers(1, 4))
+    n, threads = int(rng.choice(sizes, p=[0.6, 0.33, 0.07])), int(rng.integers(1, 4))
     score, loss = (numbers(rng, (1, n), str(rng.choice([*KINDS, "mixed"])))[0] for _ in range(2))
     if rng.random() < 0.3:  # few values, which a table takes the place of sorting for
         score = rng.choice(score[: rng.integers(1, 3000)], n)
@@ -405,7 +405,7 @@ def one(rng: np.random.Generator, tally: Tally) -> None:
     kernels.use("native")
     kind = rng.random()
     with np.errstate(over="ignore", under="ignore"):  # numbers are as large and as small as they get
-        (few if kind < 0.9 else many if kind < 0.98 else refused)(rng, tally)
+        (few if kind < 0.75 else many if kind < 0.98 else refused)(rng, tally)
 
 
 def main(seconds: float, seed: int, batch: int | None = None) -> int:

@@ -6,7 +6,9 @@ of a number is meant: the diff says which. The inputs need raw bits and exact ar
 
 from __future__ import annotations
 
+import hashlib
 import json
+import tempfile
 import warnings
 from pathlib import Path
 
@@ -125,6 +127,20 @@ def note(found, name, estimate):
 def written(numbers):
     """As text of 15 digits: NaN and infinities, too."""
     return {name: " ".join(f"{x:.15g}" for x in values) for name, values in numbers.items()}
+
+
+def digest(cases=range(12)):
+    """Of all bits of the numbers of these cases, and of what a file and JSON make of one."""
+    every = [
+        sorted((name, [float(x).hex() for x in numbers]) for name, numbers in numbers_of(k).items()) for k in cases
+    ]
+    _, data, _ = make_case(31)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "rows.csv")
+        rows = zip(data["score"]["a"].tolist(), data["error"].tolist(), strict=True)
+        file.write_text("I,error\n" + "".join(f"{score!r},{error}\n" for score, error in rows), encoding="utf-8")
+        text = uq.evaluate(str(file), score="I", error="error").to_json()
+    return hashlib.sha256((repr(every) + text).encode()).hexdigest()
 
 
 def read():
