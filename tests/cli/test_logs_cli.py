@@ -66,6 +66,27 @@ def test_graded_answers_of_two_runs_are_compared_by_what_grades_allow(tmp_path):
     assert "PRR (higher is better), 100 rows" in out
 
 
+def test_runs_that_are_judged_differently_or_of_other_tasks_are_not_paired(tmp_path):
+    right, confidence = logs.answers(100)
+    logs.lm_eval(tmp_path / "a", right, confidence)
+    path = logs.lm_eval(tmp_path / "b", right, confidence)
+    path.write_text(path.read_text().replace('"acc":', '"exact_match":'))
+    assert "is judged by acc and" in fail("compare", tmp_path / "a", tmp_path / "b")
+    runs = [tmp_path / "c", tmp_path / "d"]
+    for run in runs:
+        run.mkdir()
+        logs.inspect_json(run / "log.json", right, confidence)
+    path = runs[1] / "log.json"
+    text = path.read_text()
+    path.write_text(text.replace('"task": "quiz"', '"task": "exam"'))
+    assert "question 1 of one task is not that of another" in fail("compare", *runs)
+    path.write_text(text.replace('"task": "quiz"', '"task": "quiz", "task_args_passed": {"cot": true}'))
+    said = succeed("compare", *runs, "--metric", "accuracy")
+    assert "the tasks have other arguments (quiz; quiz(cot=True)): are their questions the same?" in " ".join(
+        said.split()
+    )
+
+
 def test_options_choose_quality_filter_and_direction(tmp_path):
     right, confidence = logs.answers()
     path = logs.inspect_json(tmp_path / "log.json", right, confidence)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import pickle
 import warnings
@@ -254,6 +255,109 @@ def test_the_export_that_the_refusal_names_is_read(tmp_path):
 
 
 # ---- directions, partial and wrong logs -----------------------------------------------------------------------------
+
+
+def test_repeated_records_count_once_and_say_so(tmp_path):
+    right, confidence = logs.answers()
+    lines = [logs.lm_eval(tmp_path / "a", right, confidence), logs.every_eval_ever(tmp_path / "b", right, confidence)]
+    for path in lines:
+        path.write_text(path.read_text() * 2)
+    path = logs.inspect_json(tmp_path / "log.json", right, confidence)
+    log = json.loads(path.read_text())
+    path.write_text(json.dumps(log | {"samples": log["samples"] * 2}))
+    for log_file in (*lines, path):
+        pred = uq.read_logs(log_file)
+        assert pred.n == 60
+        assert pred.clusters is None
+        assert "records that come again count once (60 left out)" in pred.read_as
+
+
+def test_lines_packed_by_gzip_are_read_and_other_packed_logs_refused_with_what_to_do(tmp_path):
+    right, confidence = logs.answers()
+    for folder, path in [
+        (tmp_path / "a", logs.lm_eval(tmp_path / "a", right, confidence)),
+        (tmp_path / "b", logs.every_eval_ever(tmp_path / "b", right, confidence)),
+    ]:
+        packed = path.with_name(f"{path.name}.gz")
+        packed.write_bytes(gzip.compress(path.read_bytes()))
+        path.unlink()
+        assert (uq.read_logs(folder).error == 1 - right).all()
+        packed.write_bytes(packed.read_bytes()[:200])
+        assert "cannot be read" in refused(packed, format="lm-eval" if folder.name == "a" else "every-eval-ever")
+    (tmp_path / "log.json.gz").write_bytes(gzip.compress(b"{}"))
+    assert "Unpack it first." in refused(tmp_path / "log.json.gz")
+
+
+def test_a_row_without_log_probabilities_or_judgement_is_left_out_and_labels_stay(tmp_path):
+    right, confidence = logs.answers()
+    path = logs.lm_eval(tmp_path, right, confidence)
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    records[0]["filtered_resps"] = [["nan", "False"]] * 3
+    records[1]["acc"] = None
+    least = int(np.argmin([float(value) for value, _ in records[2]["filtered_resps"]]))
+    records[2]["filtered_resps"][least][0] = "-inf"
+    pred = uq.read_logs(logs.jsonl(path, records))
+    assert (pred.n, pred.labels is not None) == (58, True)
+    assert (uq.truth.error_of(pred) == 1 - right[2:]).all()
+    assert pred.probs[0, least] == 0
+    assert "1 without a judgement left out; 1 without a score left out" in pred.read_as
+
+
+def test_whole_numbers_beyond_any_float_do_not_stop_a_log(tmp_path):
+    right, confidence = logs.answers()
+    path = logs.lm_eval(tmp_path, right, confidence)
+    records = [json.loads(line) | {"seed": 10**400} for line in path.read_text().splitlines()]
+    assert uq.read_logs(logs.jsonl(path, records)).n == 60
+
+
+def test_numbers_of_the_dataset_are_never_taken_for_the_models_own(tmp_path):
+    right, confidence = logs.answers()
+    path = logs.lm_eval(tmp_path, right, confidence)
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    for record in records:
+        record["doc"]["confidence"] = 0.5 + record["doc_id"] / 200  # of whoever wrote the label
+    pred = uq.read_logs(logs.jsonl(path, records))
+    assert not pred.scores
+    assert set(uq.read_logs(path, confidence="doc.confidence").scores) == {"doc.confidence"}
+
+
+def test_a_verdict_comes_before_a_number_that_measures_who_knows_what(tmp_path):
+    right, confidence = logs.answers()
+    path = logs.inspect_json(tmp_path / "log.json", right, confidence)
+    log = json.loads(path.read_text())
+    for sample, hit in zip(log["samples"], right, strict=True):
+        sample["scores"] = {"toxicity": {"value": 1.0 - hit}} | sample["scores"]
+    path.write_text(json.dumps(log))
+    pred = uq.read_logs(path)
+    assert (pred.error == 1 - right).all()
+    assert "quality judge (higher is better)" in pred.read_as
+    assert pred.read_as.endswith("other judgements: toxicity")
+
+
+def test_a_confidence_of_the_schema_may_be_named_as_one(tmp_path):
+    right, confidence = logs.answers()
+    run = logs.helm(tmp_path, right, confidence)
+    pred = uq.read_logs(run, confidence="max_prob")
+    assert (list(pred.scores), pred.log.turned_round) == (["max_prob"], ("max_prob",))
+    assert pred.scores["max_prob"] == pytest.approx(-confidence)
+
+
+def test_a_run_of_helm_with_all_its_files_is_one_log(tmp_path):
+    right, confidence = logs.answers()
+    run = logs.helm(tmp_path, right, confidence)
+    state = {"request_states": [{"request": {"prompt": "?"}, "result": {"response": "a"}}]}
+    for name, held in (("scenario_state", state), ("run_spec", {"name": "x"}), ("stats", []), ("scenario", {})):
+        (run / f"{name}.json").write_text(json.dumps(held))
+    assert uq.read_logs(tmp_path).n == 60
+
+
+def test_a_run_that_ended_badly_says_so_where_nothing_was_judged(tmp_path):
+    path = logs.inspect_json(tmp_path / "log.json", *logs.answers(), scores={})
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"status": "error"}))
+    assert 'says of no answer whether it is good (the status of the run is "error")' in refused(path)
+    data = logs.uqlm_data(*logs.answers(4)) | {"correct": ["yes", "no", "yes", "no"]}
+    (tmp_path / "result.json").write_text(json.dumps(data))
+    assert "`correct` holds texts, as 'yes'. Write 1 or true" in refused(tmp_path / "result.json")
 
 
 def test_a_number_of_no_known_direction_is_never_used_unless_it_is_named(tmp_path):

@@ -184,8 +184,30 @@ def _models(
     columns = columns | ({} if key is None else {"id": key})
     read = {path: o.read([path], by=by, cluster=cluster, columns=columns, logs=logs) for path in paths}
     if all(pred.read_as for pred in read.values()):
+        _check_alike(read)
         return _joined(_in_common(read), "document")
     return _joined(read, key)
+
+
+def _check_alike(read: dict[str, uqeval.Predictions]) -> None:
+    """Runs that are judged by the same, of the same tasks where keys are numbers of questions in them."""
+    logs = {path: pred.log for path, pred in read.items() if pred.log is not None}
+    first, one = next(iter(logs.items()))
+    for path, other in logs.items():
+        if set(other.quality) != set(one.quality):
+            raise InputError(
+                f"{first} is judged by {', '.join(one.quality)} and {path} by {', '.join(other.quality)}. Name a "
+                f"judgement that both have: --quality."
+            )
+        if one.keyed_by_content or set(other.tasks) == set(one.tasks):
+            continue
+        both = [", ".join(log.tasks) for log in (one, other)]
+        if {task.partition("(")[0] for task in other.tasks} != {task.partition("(")[0] for task in one.tasks}:
+            raise InputError(
+                f"{first} is of {both[0]} and {path} of {both[1]}: question 1 of one task is not that of another. "
+                f"Compare runs of the same tasks."
+            )
+        notify(f"the tasks have other arguments ({both[0]}; {both[1]}): are their questions the same?")
 
 
 def _in_common(read: dict[str, uqeval.Predictions]) -> dict[str, uqeval.Predictions]:

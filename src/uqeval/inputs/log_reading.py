@@ -24,6 +24,7 @@ class LogReading:
     unjudged: int  # answers without a judgement, left out
     unscored: int  # judged answers without a score, left out
     notes: tuple[str, ...]  # what else was chosen or left out
+    keyed_by_content: bool = False  # answers of other tasks have other keys
 
     def __str__(self) -> str:
         parts = [f"{self.format}: {self.answers:,} answers of {listed((task or '?' for task in self.tasks), 4)}"]

@@ -5,17 +5,20 @@ Every format fills the same table; which quality and which scores are taken is s
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
+import zlib
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import IO, Any, Protocol
+from typing import IO, Any, Protocol, TypeVar
 
 from uqeval._errors import InputError, reason_of
 from uqeval.inputs.paths import named
 
 Numbers = list[float]
+Row = TypeVar("Row")
 _HEAD = 1 << 16  # bytes that tell a format
 _NAN = float("nan")
 
@@ -52,6 +55,7 @@ class Format(Protocol):
     """What the module of a log format must have."""
 
     NAME: str
+    KEYED_BY_CONTENT: bool  # whether its keys tell the question itself, and not its number in the task
 
     def sniff(self, path: str) -> bool:
         """Whether a file is such a log; by its name and its beginning."""
@@ -62,12 +66,14 @@ class Format(Protocol):
 
 def number(value: Any) -> float:
     """A number, however it is written; NaN for everything else."""
-    if isinstance(value, str):
-        try:
-            return float(value)
-        except ValueError:
-            return _NAN
-    return float(value) if isinstance(value, bool | int | float) else _NAN
+    if not isinstance(value, str | bool | int | float):
+        return _NAN
+    try:
+        return float(value)
+    except ValueError:
+        return _NAN
+    except OverflowError:  # a whole number of more than 308 digits
+        return math.inf if value > 0 else -math.inf  # type: ignore[operator]
 
 
 def stated(name: str) -> int:
@@ -94,6 +100,14 @@ def by_name(rows: Iterable[Mapping[str, Any]], least: Iterable[str] = ()) -> dic
     return {name: [number(row.get(name)) for row in rows] for name in names}
 
 
+def latest(rows: Iterable[Row], key: Callable[[Row], Any]) -> tuple[list[Row], list[str]]:
+    """Each row once, the last of those with the same key; and a note where there were several."""
+    rows = list(rows)
+    found = {key(row): row for row in rows}
+    twice = len(rows) - len(found)
+    return list(found.values()), [f"records that come again count once ({twice:,} left out)"] * (twice > 0)
+
+
 def numbered(keys: Iterable[str]) -> list[str]:
     """The same keys, counted where they repeat."""
     times: Counter[str] = Counter()
@@ -107,9 +121,9 @@ def numbered(keys: Iterable[str]) -> list[str]:
 def beginning(path: str) -> str:
     """The first characters of a text file; nothing where it cannot be read."""
     try:
-        with open(path, "rb") as file:
+        with gzip.open(path) if path.endswith(".gz") else open(path, "rb") as file:
             return file.read(_HEAD).decode("utf-8-sig", errors="replace")
-    except OSError:
+    except (OSError, EOFError, zlib.error):
         return ""
 
 

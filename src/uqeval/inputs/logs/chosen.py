@@ -12,7 +12,7 @@ from uqeval._check import Float, nearest
 from uqeval._errors import InputError
 from uqeval.inputs.columns import listed
 from uqeval.inputs.log_reading import LogReading
-from uqeval.inputs.logs.answers import Answers, Numbers, Wanted
+from uqeval.inputs.logs.answers import Answers, Format, Numbers, Wanted
 from uqeval.inputs.predictions import Predictions
 from uqeval.inputs.softmax import softmax
 
@@ -39,15 +39,27 @@ def take(answers: Answers, wanted: Wanted) -> Taken | None:
     complete = judged
     for column in scores.values():
         complete = complete[~np.isnan(column[complete])]
+    if choices is not None:
+        complete = complete[[_ranks(choices[row]) for row in complete]]
     if not len(complete) or not (scores or choices):
         return None
     return Taken(answers, quality, complete, len(judged), scores, choices)
 
 
+def _ranks(logs: Numbers) -> bool:
+    """Whether log-probabilities make a distribution: −∞ is a probability of 0, but not of all."""
+    return -np.inf < float(np.max(logs)) < np.inf
+
+
 def _quality(answers: Answers, wanted: Wanted) -> str | None:
     if wanted.quality is not None:
         return wanted.quality
-    return next((name for name, values in answers.qualities.items() if any(v == v for v in values)), None)
+    return next(iter(_judged(answers)), None)
+
+
+def _judged(answers: Answers) -> list[str]:
+    """The qualities that some answers have."""
+    return [name for name, values in answers.qualities.items() if any(v == v for v in values)]
 
 
 def _scores(
@@ -57,9 +69,10 @@ def _scores(
     found: dict[str, Float] = {}
     for name in wanted.score:
         found[name] = np.array(_named(name, (answers.scores, answers.fields), "score"), dtype=np.float64)
+    told = {name: answers.scores[name] for name in answers.turned}  # as confidences, which they are: turned already
     for name in wanted.confidence:
-        own = np.array(_named(name, (answers.fields,), "confidence"), dtype=np.float64)
-        found[name] = 0.0 - own
+        own = np.array(_named(name, (told, answers.fields), "confidence"), dtype=np.float64)
+        found[name] = own if name in told else 0.0 - own
     if found:
         return found, None
     columns = {name: np.array(values, dtype=np.float64) for name, values in answers.scores.items()}
@@ -89,9 +102,10 @@ def refusal(every: Iterable[Answers], wanted: Wanted) -> str:
         return "holds no answers. Did the run end?"
     if _quality(first, wanted) is None:
         names = listed(first.fields) or "none"
+        notes = f" ({'; '.join(first.notes)})" if first.notes else ""
         return (
-            f"says of no answer whether it is good. Name a number that is high where it is: quality= (--quality). "
-            f"Numbers in it: {names}."
+            f"says of no answer whether it is good{notes}. Name a number that is high where it is: quality= "
+            f"(--quality). Numbers in it: {names}."
         )
     names = listed(first.fields)
     return "holds no uncertainty: no log-probabilities, no repeated answers, no score whose direction is known. " + (
@@ -105,7 +119,7 @@ def refusal(every: Iterable[Answers], wanted: Wanted) -> str:
 # ---- several runs → predictions -------------------------------------------------------------------------------------
 
 
-def predictions(kind: str, files: Sequence[str], wanted: Wanted, taken: Sequence[Taken]) -> Predictions:
+def predictions(kind: Format, files: Sequence[str], wanted: Wanted, taken: Sequence[Taken]) -> Predictions:
     """The rows of all runs; answers to one question are a cluster, several tasks are groups."""
     several = len(taken) > 1
     quality = _joined(taken, lambda one: np.array(_values(one))[one.rows])
@@ -158,7 +172,7 @@ def _of_choices(taken: Sequence[Taken], bits: bool) -> dict[str, Any]:
 
 
 def _reading(
-    kind: str,
+    kind: Format,
     files: Sequence[str],
     wanted: Wanted,
     taken: Sequence[Taken],
@@ -167,9 +181,13 @@ def _reading(
     choices: bool,
 ) -> LogReading:
     """What was read as what."""
+    notes = [note for one in taken for note in one.answers.notes]
+    if others := dict.fromkeys(name for one in taken for name in _judged(one.answers) if name != one.quality):
+        notes.append(f"other judgements: {listed(others, 6)}")
     turned = {*wanted.confidence, *(name for one in taken for name in one.answers.turned)}
     return LogReading(
-        format=kind,
+        format=kind.NAME,
+        keyed_by_content=kind.KEYED_BY_CONTENT,
         files=tuple(files),
         model=taken[0].answers.model,
         tasks=tuple(one.answers.task for one in taken),
@@ -180,5 +198,5 @@ def _reading(
         turned_round=tuple(name for name in scores if name in turned),
         unjudged=sum(len(one.answers.keys) - one.judged for one in taken),
         unscored=sum(one.judged - len(one.rows) for one in taken),
-        notes=tuple(dict.fromkeys(note for one in taken for note in one.answers.notes)),
+        notes=tuple(dict.fromkeys(notes)),
     )

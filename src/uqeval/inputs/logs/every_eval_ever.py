@@ -6,15 +6,27 @@ The schema has no field for a confidence. Several answers to one question tell h
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
 from uqeval._errors import InputError
 from uqeval._rows import disagreement
-from uqeval.inputs.logs.answers import Answers, Numbers, Wanted, beginning, by_name, number, numbered, sorted_out
+from uqeval.inputs.logs.answers import (
+    Answers,
+    Numbers,
+    Wanted,
+    beginning,
+    by_name,
+    latest,
+    number,
+    numbered,
+    sorted_out,
+)
 from uqeval.inputs.texts import json_rows
 
 NAME = "Every Eval Ever"
+KEYED_BY_CONTENT = False
 Record = Mapping[str, Any]
 
 
@@ -39,7 +51,7 @@ def _answers(task: str, model: str, results: dict[str, list[Record]], wanted: Wa
     if wanted.filter is not None and wanted.filter not in results:
         raise InputError(f'has no result "{wanted.filter}" of {task}. Its results: {", ".join(results)}.')
     taken = wanted.filter or next(iter(results))
-    records = results[taken]
+    records, twice = latest(results[taken], lambda record: json.dumps(record, sort_keys=True))
     judged: list[Record] = [record["evaluation"] or {} for record in records]
     questions = [str(record.get("sample_hash") or record["sample_id"]) for record in records]
     scores, turned, fields = sorted_out(by_name(record.get("metadata") or {} for record in records))
@@ -54,7 +66,7 @@ def _answers(task: str, model: str, results: dict[str, list[Record]], wanted: Wa
         turned=turned,
         fields={"score": [number(one.get("score")) for one in judged]} | fields,
         model=model,
-        notes=[f"result {taken} of {', '.join(results)}"] if len(results) > 1 else [],
+        notes=[f"result {taken} of {', '.join(results)}"] * (len(results) > 1) + twice,
     )
 
 

@@ -14,6 +14,7 @@ from uqeval._errors import InputError
 from uqeval.inputs.logs.answers import Answers, Wanted, by_name, json_of, number
 
 NAME = "HELM"
+KEYED_BY_CONTENT = False
 _STATS, _DISPLAY = "per_instance_stats.json", "display_predictions.json"
 # High where an answer is good, by HELM's own metadata of its metrics.
 _GOOD = (

@@ -12,10 +12,11 @@ from typing import Any
 
 from uqeval._errors import InputError
 from uqeval._rows import disagreement, mean_entropy, text_nll
-from uqeval.inputs.logs.answers import Answers, Numbers, Wanted, beginning, by_name, json_of, number, sorted_out
+from uqeval.inputs.logs.answers import Answers, Numbers, Wanted, beginning, by_name, json_of, latest, number, sorted_out
 from uqeval.inputs.logs.zipped import members_json
 
 NAME = "Inspect"
+KEYED_BY_CONTENT = False
 _VALUES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0, "yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 Sample = Mapping[str, Any]
 
@@ -34,16 +35,16 @@ def read(path: str, wanted: Wanted) -> list[Answers]:
     spec, status = header.get("eval") or {}, str(header.get("status", "unknown"))
     passed = spec.get("task_args_passed") or {}
     arguments = ", ".join(f"{name}={passed[name]}" for name in sorted(passed))
-    rows = [_row(sample) for sample in samples]
+    rows, twice = latest(map(_row, samples), lambda row: row["sample"])
     answers = Answers(
         task=str(spec.get("task", "")) + (f"({arguments})" if arguments else ""),
         keys=[row["key"] for row in rows],
         questions=[row["question"] for row in rows],
-        qualities=by_name(row["values"] for row in rows),
+        qualities=_verdicts_first(rows),
         scores={},
         model=str(spec.get("model", "")),
         when=f"{status == 'success':d} {spec.get('created', '')}",  # a run that ended well comes before later ones
-        notes=[] if status == "success" else [f'the status of the run is "{status}"'],
+        notes=[f'the status of the run is "{status}"'] * (status != "success") + twice,
     )
     told, answers.turned, answers.fields = sorted_out(by_name(row["fields"] for row in rows))
     tokens = by_name((row["tokens"] for row in rows), ("sequence_nll",))
@@ -77,9 +78,11 @@ def _row(sample: Sample) -> dict[str, Any]:
     question, epoch = str(sample.get("id")), sample.get("epoch", 1)
     scores: Mapping[str, Any] = sample.get("scores") or {}
     values: dict[str, float] = {}
+    verdicts: set[str] = set()
     fields: dict[str, Any] = {f"metadata.{name}": value for name, value in (sample.get("metadata") or {}).items()}
     for scorer, score in scores.items():
         value = score.get("value")
+        verdicts |= {scorer} if isinstance(value, str | bool) else set()
         if isinstance(value, dict):
             values |= {f"{scorer}.{part}": value_of(one) for part, one in value.items()}
         else:
@@ -87,13 +90,22 @@ def _row(sample: Sample) -> dict[str, Any]:
         fields |= {f"{scorer}.{name}": one for name, one in (score.get("metadata") or {}).items()}
     answer = next((score["answer"] for score in scores.values() if score.get("answer") is not None), None)
     return {
+        "sample": (repr(sample.get("id")), epoch),
         "key": f"{question}/{epoch}",
         "question": question,
         "values": values,
+        "verdicts": verdicts,
         "fields": fields,
         "answer": answer,
         "tokens": _of_tokens(sample),
     }
+
+
+def _verdicts_first(rows: list[dict[str, Any]]) -> dict[str, Numbers]:
+    """Values by scorer, before all others those that say right or wrong: what a number measures, nobody tells."""
+    verdicts = {name for row in rows for name in row["verdicts"]}
+    found = by_name(row["values"] for row in rows)
+    return {name: found[name] for name in sorted(found, key=lambda name: name not in verdicts)}
 
 
 def value_of(value: Any) -> float:

@@ -15,10 +15,22 @@ import numpy as np
 
 from uqeval._errors import InputError
 from uqeval._rows import disagreement
-from uqeval.inputs.logs.answers import Answers, Numbers, Wanted, beginning, by_name, json_of, numbered, sorted_out
+from uqeval.inputs.logs.answers import (
+    Answers,
+    Numbers,
+    Wanted,
+    beginning,
+    by_name,
+    json_of,
+    latest,
+    number,
+    numbered,
+    sorted_out,
+)
 from uqeval.inputs.texts import json_rows
 
 NAME = "lm-eval-harness"
+KEYED_BY_CONTENT = True
 _OWN = {
     *("doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics"),
     *("doc_hash", "prompt_hash", "target_hash"),
@@ -43,7 +55,8 @@ def read(path: str, wanted: Wanted) -> list[Answers]:
     if wanted.filter is not None and wanted.filter not in filters:
         raise InputError(f'has no filter "{wanted.filter}". Its filters: {", ".join(filters)}.')
     taken = wanted.filter or (filters[0] if filters else "")
-    rows: list[Row] = [row for row in every if str(row["filter"]) == taken]
+    same_filter: list[Row] = [row for row in every if str(row["filter"]) == taken]
+    rows, twice = latest(same_filter, lambda row: (str(row["doc_id"]), str(row.get("doc_hash"))))
     match = _NAMED.fullmatch(Path(path).name)
     task, date = (match["task"], match["date"] or "") if match else (Path(path).stem, "")
     qualities, rest = _qualities(path, task, rows)
@@ -55,15 +68,17 @@ def read(path: str, wanted: Wanted) -> list[Answers]:
         scores={},
         model=Path(path).parent.name,
         when=date,
-        notes=[f"filter {taken} of {', '.join(filters)}"] if len(filters) > 1 else [],
+        notes=[f"filter {taken} of {', '.join(filters)}"] * (len(filters) > 1) + twice,
     )
+    answers.scores, answers.turned, answers.fields = sorted_out(rest)
+    # What the dataset holds is not of the model, whatever it is called.
     documents = by_name({f"doc.{key}": value for key, value in _document(row).items()} for row in rows)
-    answers.scores, answers.turned, answers.fields = sorted_out(rest | documents)
+    answers.fields |= {name: values for name, values in documents.items() if np.isfinite(values).any()}
     listed = [[pair[0] for pair in row["filtered_resps"] if _is_likelihood(pair)] for row in rows]
     if rows and all(len(one) == 1 for one in listed):
-        answers.scores["sequence_nll"] = [0.0 - float(one[0]) for one in listed]
+        answers.scores["sequence_nll"] = [0.0 - number(one[0]) for one in listed]
     elif rows and all(len(one) > 1 for one in listed):
-        _add_choices(answers, rows, [[float(value) for value in one] for one in listed])
+        _add_choices(answers, rows, [[number(value) for value in one] for one in listed])
     elif (repeats := [_repeats(row) for row in rows]) and all(len(one) > 1 for one in repeats):
         answers.scores["answer_disagreement"] = [disagreement(one) for one in repeats]
     return [answers]
@@ -160,6 +175,10 @@ def _by_text(rows: list[Row], texts: list[list[str]]) -> list[int] | None:
 
 
 def _fits(way: list[Numbers], labels: list[int], values: Numbers) -> bool:
-    """Whether the maximum is the right choice just where the log says so."""
-    right = [float(int(np.argmax(one)) == label) for one, label in zip(way, labels, strict=True)]
-    return right == values
+    """Whether the maximum is the right choice just where the log says so, of the rows that it says so much of."""
+    known = [
+        (int(np.argmax(one)) == label, value)
+        for one, label, value in zip(way, labels, values, strict=True)
+        if not np.isnan([*one, value]).any()
+    ]
+    return all(float(right) == value for right, value in known)

@@ -18,6 +18,7 @@ from uqeval._errors import InputError, MissingExtra
 from uqeval.inputs.logs.answers import Answers, Numbers, Wanted, beginning, json_of, number, numbered
 
 NAME = "lm-polygraph"
+KEYED_BY_CONTENT = True
 _EXPORT = (
     'json.dump({part: {"|".join(name): [float(x) for x in values] for name, values in getattr(man, part).items() if '
     'name[0] == "sequence"} for part in ("estimations", "gen_metrics")}, open("ue_manager.json", "w"))'

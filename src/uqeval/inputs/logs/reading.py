@@ -15,7 +15,7 @@ from uqeval.inputs.columns import listed
 from uqeval.inputs.logs import every_eval_ever, helm, inspect, lm_eval, lm_polygraph, uqlm
 from uqeval.inputs.logs.answers import Answers, Format, Wanted
 from uqeval.inputs.logs.chosen import Taken, predictions, refusal, take
-from uqeval.inputs.paths import PathLike, expand, may_be_log, named, reading
+from uqeval.inputs.paths import PathLike, expand, is_packed, may_be_log, named, reading
 from uqeval.inputs.predictions import Predictions
 
 FORMATS: dict[str, Format] = {
@@ -84,7 +84,7 @@ def read_logs(
     taken = _taken(runs, wanted)
     names = [file for file, _ in files]
     with named(listed(names, 3)):
-        found = predictions(kind.NAME, names, wanted, taken)
+        found = predictions(kind, names, wanted, taken)
     object.__setattr__(found, "files", tuple(names))
     return found
 
@@ -121,7 +121,8 @@ def _logs(path: PathLike | Sequence[PathLike], known: Format | None) -> list[tup
             logs = [(file, kind) for file, kind in logs if known.sniff(file)]
         if not logs:
             what = "holds no log that is known" if os.path.isdir(name) else "is no log that is known"
-            raise InputError(f"{name}: {what}. Known are {', '.join(kind.NAME for kind in FORMATS.values())}.")
+            unpack = " Unpack it first." * (is_packed(name) and os.path.isfile(name))
+            raise InputError(f"{name}: {what}. Known are {', '.join(kind.NAME for kind in FORMATS.values())}.{unpack}")
         found += logs
     return sorted(found, key=lambda pair: pair[0])
 

@@ -17,6 +17,7 @@ from uqeval.inputs.logs.answers import Answers, Wanted, beginning, json_of, numb
 from uqeval.inputs.texts import open_csv
 
 NAME = "uqlm"
+KEYED_BY_CONTENT = True
 _CONFIDENCES = (
     *("semantic_negentropy", "noncontradiction", "exact_match", "cosine_sim", "bert_score", "entailment"),
     *("semantic_sets_confidence", "normalized_probability", "sequence_probability", "min_probability", "p_true"),
@@ -39,7 +40,7 @@ def sniff(path: str) -> bool:
         except (InputError, OSError, ValueError):
             return False
     start = beginning(path) if lower.endswith(".json") else ""
-    return '"responses"' in start or '"prompts"' in start or '"response"' in start
+    return re.search(r'"(prompt|response)s?"\s*:\s*\[', start) is not None  # lists of texts
 
 
 def _is_ours(names: list[str]) -> bool:
@@ -65,6 +66,10 @@ def read(path: str, wanted: Wanted) -> list[Answers]:
     table = {_single(name): values for name, values in _table(path).items()}
     if not _is_ours(list(table)):
         raise InputError(f"has no scorer of uqlm among {', '.join(table)}.")
+    if texts := [name for name in _RIGHT if name in table and isinstance(table[name][0], str)]:
+        raise InputError(
+            f"`{texts[0]}` holds texts, as {table[texts[0]][0]!r}. Write 1 or true where an answer is right."
+        )
     numbers = {name: values for name, values in table.items() if not isinstance(values[0], str | list | dict)}
     every = {name: [number(value) for value in values] for name, values in numbers.items()}
     judges = [name for name in every if re.fullmatch(r"judge_\d+", name)]
