@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet
 SOURCES := pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/uqeval/kernels/native/*.?pp)
 
-.PHONY: demo test test-slow fuzz sanitize dist test-wheel messages lint format bench validate docs clean FORCE
+.PHONY: demo test test-slow fuzz sanitize soak dist test-wheel messages lint format bench validate docs clean FORCE
 
 demo: $(VENV)/.core
 	@$(BIN)/uqeval demo
@@ -46,6 +46,12 @@ test-wheel: dist
 	mv build/wheel/packages.pth build/wheel/lib/python*/site-packages
 	cd build/wheel && bin/uqeval demo && bin/uqeval doctor
 	cd build/wheel && bin/python -m pytest -c ../../pyproject.toml -n auto -m "not slow" ../../tests
+
+# The public functions in several threads: right numbers, and no growth of memory or open files. SECONDS, SEED.
+soak: SECONDS ?= 1200
+soak: SEED ?= 0
+soak: $(VENV)/.dev
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 nice $(BIN)/python -m fuzz soak --seconds $(SECONDS) --seed $(SEED)
 
 # The native kernels built with sanitizers, apart in build/sanitize: their tests and a short fuzz. Any finding fails.
 sanitize: sanitize-address sanitize-thread

@@ -6,7 +6,7 @@ import argparse
 import importlib
 import sys
 
-TARGETS = ("kernels", "readers")
+TARGETS = ("kernels", "readers", "soak")
 
 
 def run(arguments: list[str] | None = None) -> int:
