@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +11,12 @@ from contextvars import ContextVar
 
 class InputError(ValueError):
     """The input cannot be used; the message names the argument, shows what came and says what to do."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(_LONG.sub(lambda found: f"{found[0][:80]}…", message))
+
+
+_LONG = re.compile(r"\S{1000,}")  # no path is as long: a cell, of which the beginning tells enough
 
 
 class MissingExtra(ImportError):

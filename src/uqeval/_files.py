@@ -1,12 +1,14 @@
-"""Files that are written whole or not at all, and the error where one cannot be written."""
+"""Files that are written whole or not at all, the error where one cannot be written, and JSON from anywhere."""
 
 import hashlib
+import json
 import os
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 from uqeval._errors import InputError
@@ -140,6 +142,14 @@ def write_whole(path: str | os.PathLike[str], content: str | bytes, name: str = 
     with whole_file(path, name) as part:
         part.write_bytes(content.encode() if isinstance(content, str) else content)
     return Path(path)
+
+
+def json_value(text: str | bytes, **how: Any) -> Any:
+    """What a JSON text holds; whatever is wrong with it is a ValueError, too deep a nesting as well."""
+    try:
+        return json.loads(text, **how)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 def kept_text(name: str, make: Callable[[], str]) -> str:

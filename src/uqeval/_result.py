@@ -5,17 +5,20 @@ import html
 import io
 import json
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import NoneType, UnionType
+from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 import numpy as np
 
 from uqeval import kernels
 from uqeval._check import check_choice
 from uqeval._errors import InputError
+from uqeval._files import json_value
 from uqeval._version import __version__
 
 SCHEMA_VERSION = 1  # of all JSON that is read back
@@ -171,7 +174,7 @@ def read_json(text: str | Path, what: str) -> dict[str, Any]:
     try:
         if isinstance(text, Path) or not (len(text) > _LONGEST_NAME or "\n" in text or text.lstrip()[:1] in ("{", "")):
             text = Path(text).read_text(encoding="utf-8")
-        data = json.loads(text)
+        data = json_value(text, parse_constant=_not_json, parse_float=_finite)
         schema = data.pop("schema_version")
     except OSError as error:
         raise InputError(f"The {what} file {str(path)!r} cannot be read ({error.strerror}).") from None
@@ -183,12 +186,119 @@ def read_json(text: str | Path, what: str) -> dict[str, Any]:
     return data
 
 
+def _not_json(word: str) -> float:
+    raise ValueError(f"{word} is no JSON")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    return value if math.isfinite(value) else _not_json(text)
+
+
+class Mistyped(Exception):
+    """An entry is missing, unknown or not of its field's type; the text says which."""
+
+
+def typed_fields(kind: type, data: Mapping[str, Any]) -> dict[str, Any]:
+    """Stored values as the fields of a dataclass declare them: null is the NaN of a float, lists are tuples again."""
+    readers = _readers(kind)
+    for name in sorted(readers.keys() ^ data.keys()):
+        raise Mistyped(f"it lacks {name!r}" if name in readers else f"{name!r} is not known")
+    found = {}
+    for name, read in readers.items():
+        try:
+            found[name] = read(data[name])
+        except TypeError:
+            raise Mistyped(f"{name!r} is {short(data[name])}") from None
+    return found
+
+
+@cache
+def _readers(kind: type) -> dict[str, Callable[[Any], Any]]:
+    return {name: reader(declared) for name, declared in get_type_hints(kind).items()}
+
+
+@cache
+def reader(declared: Any) -> Callable[[Any], Any]:
+    """A function that takes what JSON holds for the declared type, or raises a TypeError."""
+    if declared is Any:
+        return lambda value: value
+    if isinstance(declared, UnionType):
+        return _of_any(get_args(declared))
+    origin, parts = get_origin(declared) or declared, get_args(declared)
+    if declared is float:
+        return _float
+    if declared is int:
+        return _int
+    if origin is tuple:
+        return _tuple(parts)
+    if origin is dict and parts:
+        key, item = map(reader, parts)
+        return lambda value: {key(k): item(v) for k, v in _of(dict, value).items()}
+    if is_dataclass(declared):
+        kind: Any = declared
+        return lambda value: kind(**typed_fields(kind, _of(dict, value)))
+    return lambda value: _of(origin, value)
+
+
+def _of_any(options: tuple[Any, ...]) -> Callable[[Any], Any]:
+    """Of the options, the one that the value is; what JSON cannot hold (classes without fields) is none."""
+    empty = NoneType in options
+    readers = [reader(option) for option in options if option is not NoneType]
+
+    def read(value: Any) -> Any:
+        if value is None and empty:
+            return None
+        for k, one in enumerate(readers):
+            try:
+                return one(value)
+            except TypeError:
+                if k == len(readers) - 1:
+                    raise
+        raise TypeError
+
+    return read
+
+
+def _tuple(parts: tuple[Any, ...]) -> Callable[[Any], Any]:
+    readers = [reader(part) for part in parts if part is not ...]
+    endless = ... in parts
+
+    def read(value: Any) -> tuple[Any, ...]:
+        if not isinstance(value, list | tuple) or (not endless and len(value) != len(readers)):
+            raise TypeError
+        return tuple((readers[0] if endless else readers[k])(item) for k, item in enumerate(value))
+
+    return read
+
+
+def _of(kind: type, value: Any) -> Any:
+    if type(value) is not kind:
+        raise TypeError
+    return value
+
+
+def _float(value: Any) -> float:
+    if value is None:
+        return math.nan
+    if type(value) is float:
+        return value
+    return _int(value)  # whole numbers stay whole
+
+
+def _int(value: Any) -> int:
+    """True is an int to Python, not to a reader."""
+    if type(value) is not int or abs(value) >= 1 << 63:
+        raise TypeError
+    return value
+
+
 def kind_of_text(text: str) -> str:
     """What a file that is not what it should be holds, in words: never its content, which may be private or long."""
     if not text.strip():
         return "nothing"
     try:
-        data = json.loads(text)
+        data = json_value(text, parse_constant=_not_json, parse_float=_finite)
     except ValueError:
         begins = text.lstrip()[:1] in ("{", "[")
         return "broken JSON (cut off, or changed by hand)" if begins else "no JSON"

@@ -68,7 +68,7 @@ def test_other_json_is_refused_in_a_sentence(example, tmp_path):
         (json.dumps({**data, "schema_version": 2}), "schema_version 2"),
         (json.dumps(data), "it lacks 'level'"),
         (json.dumps(renamed), "'uq_acu' is not known"),
-        (json.dumps(json.loads(ev.to_json()) | {"estimates": 3}), "an entry is of another kind"),
+        (json.dumps(json.loads(ev.to_json()) | {"estimates": 3}), "'estimates' is 3"),
         (tmp_path / "none.json", "cannot be read"),
     ):
         with pytest.raises(uq.InputError, match=said):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as codec
 import math
 import os
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from rich.text import Text
 
 import uqeval
 from uqeval._errors import InputError, collected
-from uqeval._files import locked, whole_file
+from uqeval._files import json_value, locked, whole_file
 from uqeval.cli import options as o
 from uqeval.cli.output import check_outputs, in_options, stderr, stdout, write_json
 from uqeval.cli.progress import status_console
@@ -143,7 +142,7 @@ def load_threshold(path: str, max_risk: float | None) -> uqeval.Threshold:
 
     try:
         text = Path(path).read_text(encoding="utf-8")
-        data = codec.loads(text)
+        data = json_value(text)
     except OSError as problem:
         raise InputError(f"{path}: cannot be read ({problem.strerror}).") from None
     except UnicodeDecodeError:

@@ -1,19 +1,21 @@
 """What the results of `decide` share: JSON that a service can keep and read back, curves with a row per point."""
 
 import math
+import re
 from collections.abc import Iterable
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields
 from decimal import ROUND_FLOOR, Decimal
 from pathlib import Path
-from types import UnionType
-from typing import Any, Self, get_args, get_origin, get_type_hints
+from typing import Any, Self
 
 import numpy as np
 
 from uqeval._check import check_level
 from uqeval._errors import InputError
-from uqeval._result import SCHEMA_VERSION, Grid, Result, number, read_json, short
+from uqeval._result import SCHEMA_VERSION, Grid, Mistyped, Result, number, read_json, typed_fields
 from uqeval.inference.result import Estimate
+
+_MARK = re.compile("[0-9a-f]{1,16}")
 
 
 def with_notes(lines: Iterable[str], warnings: Iterable[str]) -> str:
@@ -121,11 +123,13 @@ class Stored(Result):
 
 
 def _fields(kind: type, data: dict[str, Any]) -> dict[str, Any]:
-    """The same values, floats that were NaN restored; what is missing, unknown or of a wrong type is named."""
-    declared = get_type_hints(kind)
-    for name in sorted(declared.keys() ^ data.keys()):
-        raise _refusal(kind, f"it lacks {name!r}" if name in declared else f"{name!r} is not known")
-    checked = {name: _value(kind, name, declared[name], value) for name, value in data.items()}
+    """The values as the fields declare them; what is missing, unknown or of a wrong type is named."""
+    try:
+        checked = typed_fields(kind, data)
+    except Mistyped as problem:
+        raise _refusal(kind, str(problem)) from None
+    if any(_MARK.fullmatch(mark) is None for mark in checked.get("marks", ())):
+        raise _refusal(kind, "'marks' holds what is no mark")
     if "level" in checked:
         checked["level"] = check_level(checked["level"])
     if "max_risk" in checked and not 0 < checked["max_risk"] < 1:
@@ -135,19 +139,3 @@ def _fields(kind: type, data: dict[str, Any]) -> dict[str, Any]:
 
 def _refusal(kind: type, reason: str) -> InputError:
     return InputError(f"This is not the JSON of a {kind.__name__}: {reason}. Pass what to_json wrote.")
-
-
-def _value(kind: type, name: str, declared: Any, value: Any) -> Any:
-    """One entry as its field declares it; True is an int to Python, not to a reader."""
-    if declared is float and value is None:
-        return math.nan
-    options = get_args(declared) if isinstance(declared, UnionType) else (declared,)
-    if get_origin(declared) is tuple and isinstance(value, list | tuple):
-        return tuple(_value(kind, name, get_args(declared)[0], item) for item in value)
-    for option in options:
-        if isinstance(option, type) and is_dataclass(option) and isinstance(value, dict):
-            return option(**_fields(option, value))
-    allowed = {get_origin(option) or option for option in options} | ({int} if float in options else set())
-    if type(value) not in allowed - {tuple}:
-        raise _refusal(kind, f"{name!r} is {short(value)}")
-    return value

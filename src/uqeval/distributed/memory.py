@@ -35,7 +35,7 @@ def _needed(files: PredictionFiles, path: str, kind: str, scores: Sequence[str] 
         plan = plan_columns(names, files.options)
         if rows is None:
             rows = os.path.getsize(path) * (_ZIPPED if is_packed(path) else 1) // _row(path, kind, len(names))
-    except (InputError, OSError, EOFError, ValueError):
+    except (InputError, OSError, EOFError, ValueError, AttributeError, TypeError, RecursionError):
         return 0  # reading says what is wrong
     known = len(plan.scores) + sum(_SCORES.get(role, 0) for role in (*plan.tables, *plan.members))
     asked = known if scores is None else 1 if isinstance(scores, str) else len(scores)

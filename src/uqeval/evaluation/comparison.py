@@ -158,8 +158,7 @@ class Comparison(Result):
         >>> Comparison.from_json(cmp.to_json())["entropy", "vote_entropy"] == cmp["entropy", "vote_entropy"]
         True
         """
-        data = stored_comparison(text)
-        return cls(**data | {"rows": tuple(Pair(**pair) for pair in data["rows"])})
+        return cls(**stored_comparison(text, Pair))
 
     def frame_rows(self) -> list[dict[str, Any]]:
         """One row per pair: a, b, metric, difference, low, high, se, p, p_adjusted (and group, where there are any)."""

@@ -155,8 +155,7 @@ class Evaluation(Result):
         """
         from uqeval.evaluation.stored import stored_evaluation  # few read what was stored
 
-        data = stored_evaluation(text)
-        return cls(**data | {"heterogeneity": tuple(Mixed(**test) for test in data["heterogeneity"])})
+        return cls(**stored_evaluation(text))
 
     def frame_rows(self) -> list[dict[str, Any]]:
         """One row per estimate."""

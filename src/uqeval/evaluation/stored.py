@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from uqeval._check import check_level
 from uqeval._errors import InputError
-from uqeval._result import Result, read_json
-from uqeval.evaluation.table import ESTIMATE, Row, Table
+from uqeval._result import Mistyped, Result, read_json, reader, short, typed_fields
+from uqeval.evaluation.table import ESTIMATE, Mixed, Row, Table
 from uqeval.inference.result import Estimate
 from uqeval.metrics.registry import REGISTRY
 
@@ -34,51 +35,97 @@ class StoredRun(Result):
 
 
 def stored_evaluation(text: str | Path) -> dict[str, Any]:
-    """The fields of an `Evaluation`, of which `heterogeneity` are still dictionaries."""
+    """The fields of an `Evaluation`."""
     data = read_json(text, "Evaluation")
     with _refused("Evaluation"):
-        same = data["same_ranking"]
+        head = _head(_EVALUATION, data)
+        estimates = _of(list, data, "estimates")
+        if len({(e["score"], e["metric"], e["group"]) for e in estimates}) < len(estimates):
+            raise Mistyped("'estimates' has one twice")
         return {
-            **{name: data[name] for name in ("n", "n_errors", "accuracy", "level", "mean_loss", "two_targets")},
+            **head,
             **_common(data),
-            "tie_rate": dict(data["tie_rate"]),
-            "rows": Table(Row(e["score"], _metric(e["metric"]), e["group"], _estimate(e)) for e in data["estimates"]),
-            "heterogeneity": [
-                {k: math.nan if v is None and k != "score" else v for k, v in test.items()}
-                for test in data["heterogeneity"]
-            ],
-            "same_ranking": None if same is None else tuple(map(tuple, same)),
-            "targets": {e["metric"]: e["target"] for e in data["estimates"] if e["target"] is not None},
-            "classes": tuple(data["classes"]),
+            "rows": Table(_row(e) for e in estimates),
+            "heterogeneity": tuple(Mixed(**typed_fields(Mixed, t)) for t in _of(list, data, "heterogeneity")),
+            "targets": {str(e["metric"]): str(e["target"]) for e in estimates if e["target"] is not None},
         }
 
 
-def stored_comparison(text: str | Path) -> dict[str, Any]:
-    """The fields of a `Comparison`, of which `rows` are still dictionaries."""
+def stored_comparison(text: str | Path, kind: type) -> dict[str, Any]:
+    """The fields of a `Comparison`; `kind` is that of its pairs."""
     data = read_json(text, "Comparison")
     with _refused("Comparison"):
-        numbers = ("difference", "low", "high", "se", "p", "p_adjusted")
-        return {
-            **{name: data[name] for name in ("adjust", "level", "method", "n", "baseline", "target", "two_targets")},
+        head = _head(_COMPARISON, data)
+        tests = [_head(_TEST, test) for test in _of(list, data, "heterogeneity")]
+        if len({(test["a"], test["b"]) for test in tests}) < len(tests):
+            raise Mistyped("'heterogeneity' has one twice")
+        found = {
+            **head,
             **_common(data),
-            "metric": _metric(data["metric"]),
-            "values": {name: _number(value) for name, value in data["values"].items()},
-            "same_ranking": tuple(map(tuple, data["same_ranking"])),
-            "rows": [
-                {**pair, **{name: _number(pair[name]) for name in numbers}}
-                | {"df": math.inf if pair["df"] is None else float(pair["df"])}
-                for pair in data["pairs"]
-            ],
-            "heterogeneity": {(test["a"], test["b"]): _number(test["p"]) for test in data["heterogeneity"]},
+            "metric": _metric(head["metric"]),
+            "rows": tuple(_pair(kind, pair) for pair in _of(list, data, "pairs")),
+            "heterogeneity": {(test["a"], test["b"]): test["p"] for test in tests},
         }
+        compared = {name for row in found["rows"] for name in (row.a, row.b)}
+        compared |= {name for group in head["same_ranking"] for name in group}
+        if not head["values"] or not compared <= head["values"].keys():
+            raise Mistyped("'pairs' name others than 'values'")
+        return found
+
+
+_EVALUATION = {
+    "n": int,
+    "n_errors": int | None,
+    "accuracy": float | None,
+    "level": float,
+    "mean_loss": float | None,
+    "two_targets": bool,
+    "tie_rate": dict[str, float],
+    "same_ranking": tuple[tuple[str, ...], ...] | None,
+    "classes": tuple[str, ...],
+}
+_COMPARISON = {
+    "metric": str,
+    "adjust": str,
+    "level": float,
+    "method": str,
+    "n": int,
+    "baseline": str | None,
+    "target": str | None,
+    "two_targets": bool,
+    "values": dict[str, float],
+    "same_ranking": tuple[tuple[str, ...], ...],
+}
+_TEST = {"a": str, "b": str, "p": float}
+_COMMON = {"warnings": tuple[str, ...], "versions": dict[str, str]}
+
+
+def _head(shape: Mapping[str, Any], data: Mapping[str, Any]) -> dict[str, Any]:
+    """The entries of the shape, each as it is declared."""
+    found = {name: _typed(declared, data[name], name) for name, declared in shape.items()}
+    if "level" in found:
+        found["level"] = check_level(found["level"])
+    return found
+
+
+def _typed(declared: Any, value: Any, name: str) -> Any:
+    try:
+        return reader(declared)(value)
+    except TypeError:
+        raise Mistyped(f"{name!r} is {short(value)}") from None
+
+
+def _of(kind: type, data: Mapping[str, Any], name: str) -> Any:
+    return _typed(kind, data[name], name)
 
 
 def _common(data: dict[str, Any]) -> dict[str, Any]:
+    told = _head(_COMMON, data)
     return {
-        "warnings": tuple(data["warnings"]),
-        "created_with": dict(data["versions"]),
-        "provenance": data.get("provenance"),
-        "run": StoredRun(data["run"]) if "run" in data else None,
+        "warnings": told["warnings"],
+        "created_with": told["versions"],
+        "provenance": _typed(dict | None, data.get("provenance"), "provenance"),
+        "run": StoredRun(_of(dict, data, "run")) if "run" in data else None,
     }
 
 
@@ -89,8 +136,9 @@ def _refused(what: str) -> Iterator[None]:
         yield
     except InputError:
         raise
-    except (KeyError, TypeError, ValueError, AttributeError) as problem:
+    except (KeyError, TypeError, ValueError, AttributeError, Mistyped) as problem:
         reason = f"it lacks {problem}" if isinstance(problem, KeyError) else "an entry is of another kind"
+        reason = str(problem) if isinstance(problem, Mistyped) else reason
         raise InputError(
             f"This is not the JSON of {'an' if what[0] in 'AE' else 'a'} {what} of this version: {reason}. "
             f"Pass what to_json wrote."
@@ -98,18 +146,26 @@ def _refused(what: str) -> Iterator[None]:
 
 
 def _metric(name: Any) -> str:
-    if name not in REGISTRY:
+    if not isinstance(name, str) or name not in REGISTRY:
         raise InputError(f"The stored metric {name!r} is not known to this uqeval. Evaluate again.")
     return str(name)
 
 
-def _estimate(data: dict[str, Any]) -> Estimate:
-    numbers: dict[str, Any] = {name: _number(data[name]) for name in ("value", "low", "high", "se")}
-    if math.isnan(numbers["value"]) and data["undefined"] is None:
-        numbers["value"] = math.inf  # a log-loss; JSON has no infinity
-    rest = {name: data[name] for name in ESTIMATE if name not in numbers}
-    return Estimate(**numbers, **rest | {"warnings": tuple(data["warnings"])})
+def _row(data: Mapping[str, Any]) -> Row:
+    place = _head(_PLACE, data)
+    return Row(place["score"], _metric(data["metric"]), place["group"], _estimate(data))
 
 
-def _number(value: Any) -> float:
-    return math.nan if value is None else value  # whole numbers stay whole
+_PLACE = {"score": str | None, "group": str | None, "target": str | None}
+
+
+def _estimate(data: Mapping[str, Any]) -> Estimate:
+    told = typed_fields(Estimate, {name: data[name] for name in (*ESTIMATE, "warnings")})
+    if math.isnan(told["value"]) and data["undefined"] is None:
+        told["value"] = math.inf  # a log-loss; JSON has no infinity
+    return Estimate(**told)
+
+
+def _pair(kind: type, data: Mapping[str, Any]) -> Any:
+    told = typed_fields(kind, data)
+    return kind(**told | {"df": math.inf if data["df"] is None else float(data["df"])})

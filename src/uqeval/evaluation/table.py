@@ -152,7 +152,7 @@ class Table(Sequence[Row]):
         """The same of some groups, in a table; without what none of them knows."""
         found = [(group, *self.counts(group)) for group in groups]
         kept = [k for k in range(4) if any(row[k] is not None for row in found)]
-        rows = [tuple(f"{row[k]:,}" if k else row[0] for k in kept) for row in found]
+        rows = [tuple(("–" if row[k] is None else f"{row[k]:,}") if k else row[0] for k in kept) for row in found]
         return Grid([("group", "rows", "errors", "clusters")[k] for k in kept], rows, "groups") if rows else None
 
     def across(self) -> Iterator[tuple[Column, Across]]:

@@ -191,6 +191,8 @@ def read_policy(source: str | os.PathLike[str] | Mapping[str, Any] | Policy) -> 
         raise InputError(f"{path}: cannot be read ({error.strerror}).") from None
     except ValueError as error:  # of TOML, and of UTF-8
         raise InputError(f"{path}: is no TOML ({error}).") from None
+    except RecursionError:
+        raise InputError(f"{path}: is no policy: it is nested too deeply.") from None
     return Policy.of(data, path)
 
 

@@ -6,6 +6,7 @@ Reads the columns that are needed and no others; columns are named in `columns`,
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -16,7 +17,17 @@ import numpy as np
 from uqeval._check import nearest
 from uqeval._errors import InputError
 from uqeval.inputs.columns import DEFAULTS, ColumnOptions, Columns, Plan, listed, plan_columns, refuse_csv_options
-from uqeval.inputs.paths import PathLike, expand, format_of, may_be_log, named, reading, same_columns
+from uqeval.inputs.paths import (
+    PathLike,
+    expand,
+    format_of,
+    may_be_log,
+    named,
+    reading,
+    refuse_bomb,
+    same_columns,
+    sound,
+)
 from uqeval.inputs.predictions import Predictions, predictions_from_arrow
 from uqeval.inputs.texts import Opened, open_csv, open_json
 
@@ -221,14 +232,21 @@ def _open_parquet(name: str, options: Columns) -> Opened:
 
     file = pq.ParquetFile(name, pre_buffer=False)  # the bytes of the file need not lie in memory all at once
 
+    rows, size = file.metadata.num_rows, os.path.getsize(name)
+
     def read(columns: list[str], texts: list[str]) -> pa.Table:
-        return file.read(columns=columns).select(columns)
+        refuse_bomb(8 * rows * len(columns), size)
+        return sound(file.read(columns=columns)).select(columns)
 
     def column(label: str) -> pa.ChunkedArray:
+        refuse_bomb(8 * rows, size)
         own = pq.ParquetFile(name, metadata=file.metadata, pre_buffer=False)
-        return own.read(columns=[label], use_threads=False).column(label)
+        found = sound(own.read(columns=[label], use_threads=False)).column(label)
+        if len(found) != rows:
+            raise InputError(f"is corrupt: column `{label}` has {len(found)} rows of {rows}.")
+        return found
 
-    return Opened(list(file.schema_arrow.names), read, file.metadata.num_rows, column)
+    return Opened(list(file.schema_arrow.names), read, rows, column)
 
 
 def _open_arrow(name: str, options: Columns) -> Opened:
@@ -248,7 +266,7 @@ def _open_arrow(name: str, options: Columns) -> Opened:
     def read(columns: list[str], texts: list[str]) -> pa.Table:
         fields = sorted(schema.get_field_index(column) for column in columns)
         source.seek(0)
-        return opened(source, pa.ipc.IpcReadOptions(included_fields=fields)).read_all().select(columns)
+        return sound(opened(source, pa.ipc.IpcReadOptions(included_fields=fields)).read_all()).select(columns)
 
     return Opened(list(schema.names), read)
 
@@ -299,7 +317,25 @@ def _from_npz(paths: list[str], options: Columns) -> Predictions:
 def _load_npz(name: str) -> dict[str, Any]:
     with open(name, "rb") as file:
         loaded = np.load(file, allow_pickle=False)  # a pickle can run any code
+        if isinstance(loaded, np.lib.npyio.NpzFile):
+            _check_sizes(loaded.zip, os.path.getsize(name))
         return _arrays(loaded)
+
+
+def _check_sizes(archive: Any, packed: int) -> None:
+    """Each array is as large as it says it is, which NumPy would make room for before it looks."""
+    refuse_bomb(sum(info.file_size for info in archive.infolist()), packed)
+    for info in archive.infolist():
+        with archive.open(info) as member:
+            version = np.lib.format.read_magic(member)
+            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+            shape, _, kind = read(member)
+            said, held = math.prod(shape) * kind.itemsize, info.file_size - member.tell()
+        if said != held and not kind.hasobject:  # which is refused by its own words
+            raise InputError(
+                f"is corrupt: the array `{info.filename.removesuffix('.npy')}` says it has {said:,} bytes, and there "
+                f"are {held:,}."
+            )
 
 
 def _arrays(loaded: Any) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from uqeval._check import Float
 from uqeval._errors import InputError
 from uqeval.inputs.columns import OPPOSITE, Columns, Plan, plan_columns
 from uqeval.inputs.files import PredictionFiles
+from uqeval.inputs.paths import reading
 from uqeval.inputs.predictions import Predictions, predictions_from_arrow
 
 Kind = Literal["labelled", "unlabelled", "labels"]
@@ -58,7 +59,8 @@ def read_unlabelled(path: str, options: Columns) -> Predictions:
     plan, alone = _plan_alone(opened.names, options)
     made_up = plan.single["error"]
     texts = [plan.single[role] for role in ("pred", "cluster", "group", "id") if role in plan.single]
-    table = opened.read([name for name in plan.needed if name != made_up], texts)
+    with reading(path):
+        table = opened.read([name for name in plan.needed if name != made_up], texts)
     columns = dict(zip(table.column_names, table.columns, strict=True))
     some = next(iter(columns.values()))
     columns[made_up] = some.is_null().cast("int64")  # no value of a kept row is null: all are 0
@@ -92,8 +94,9 @@ def read_labels(path: str, options: Columns) -> Labels:
     assert options.id is not None
     role, column = found
     text = [options.id, *([column] if role == "label" else [])]
-    table = opened.read(list(dict.fromkeys([options.id, column])), text)
-    ids, values = (table.column(name).to_pylist() for name in (options.id, column))
+    with reading(path):
+        table = opened.read(list(dict.fromkeys([options.id, column])), text)
+        ids, values = (table.column(name).to_pylist() for name in (options.id, column))
     for name, entries in ((options.id, ids), (column, values)):
         if (missing := [k for k, entry in enumerate(entries) if entry is None]) != []:
             raise InputError(f"{path}: column `{name}` is empty at row {missing[0]}. Leave out rows without a label.")
@@ -104,4 +107,6 @@ def read_labels(path: str, options: Columns) -> Labels:
         numbers = np.array(values, dtype=np.float64)
     except (TypeError, ValueError):
         raise InputError(f"{path}: column `{column}` ({role}) must hold numbers.") from None
+    if (rows := np.flatnonzero(~np.isfinite(numbers))).size:
+        raise InputError(f"{path}: column `{column}` ({role}) is {numbers[rows[0]]:g} at row {rows[0]}. Mend that row.")
     return Labels(names, 1 - numbers if role in OPPOSITE.values() else numbers, None)

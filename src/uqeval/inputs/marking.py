@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from uqeval._errors import InputError
 from uqeval._files import check_target, whole_file
 from uqeval.inputs.columns import Columns, repeated
-from uqeval.inputs.paths import format_of, is_packed, named, reading
+from uqeval.inputs.paths import format_of, is_packed, named, reading, sound
 from uqeval.inputs.splicing import (
     Block,
     Text,
@@ -159,12 +159,15 @@ def _parquet(path: str, options: Columns, stack: ExitStack) -> _Source:
     import pyarrow.parquet as pq
 
     file = stack.enter_context(pq.ParquetFile(path))
-    groups = file.metadata.num_row_groups
-    codec = file.metadata.row_group(0).column(0).compression if groups else "SNAPPY"
+    codec = "SNAPPY"
+    if file.metadata.num_row_groups:
+        # Of a damaged file, Arrow's metadata of a column would end the process; reading one raises an error before.
+        next(file.iter_batches(batch_size=1, row_groups=[0], columns=[file.schema.column(0).path]), None)
+        codec = file.metadata.row_group(0).column(0).compression
 
     def pieces(needed: Sequence[str]) -> Iterator[tuple[pa.Table, pa.Table]]:
         for batch in file.iter_batches(batch_size=_ROWS):
-            table = pa.Table.from_batches([batch])
+            table = pa.Table.from_batches([sound(batch)])
             yield table.select(list(needed)), table
 
     @contextmanager
@@ -195,7 +198,7 @@ def _arrow(path: str, options: Columns, stack: ExitStack) -> _Source:
 
     def pieces(needed: Sequence[str]) -> Iterator[tuple[pa.Table, pa.Table]]:
         for batch in batches:
-            table = pa.Table.from_batches([batch])
+            table = pa.Table.from_batches([sound(batch)])
             yield table.select(list(needed)), table
 
     @contextmanager
@@ -220,6 +223,9 @@ def _csv(path: str, options: Columns, stack: ExitStack) -> _Source:
     text = _text(path, dialect.encoding, stack)
     found = blocks(text, after_cells, _BYTES, quoted=True)
     head = opening(found)
+    first = io.StringIO(head.text[: head.places[0]].decode(), newline="")
+    if list(csv.reader(first, delimiter=dialect.delimiter)) != [dialect.names]:
+        raise InputError("quotes in the header do not pair up, so that rows cannot be told apart. Mend the file.")
 
     def pieces(needed: Sequence[str]) -> Iterator[tuple[pa.Table, Block]]:
         end = head.places[0]

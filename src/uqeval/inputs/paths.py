@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from uqeval._check import nearest
 from uqeval._errors import InputError, reason_of
@@ -30,6 +31,7 @@ _EXTENSIONS = {
 _LOGS = (".jsonl", ".jsonl.gz", ".json", ".eval", ".csv", ".parquet")  # of language models
 _TEXTS = (".csv", ".tsv", ".jsonl", ".ndjson")
 _PACKED = (".gz", ".zst", ".bz2")
+_HAVE_LETTERS = tuple(text + packer for text in (".csv", ".tsv") for packer in ("", *_PACKED))  # of any encoding
 
 
 @contextmanager
@@ -47,18 +49,51 @@ def reading(name: str) -> Iterator[None]:
     """Turn whatever a reader raises into one line that names the file."""
     try:
         yield
-    except (InputError, MemoryError):
+    except InputError:
         raise
+    except MemoryError:
+        raise InputError(
+            f"{name}: does not fit into memory, or is corrupt and says that it is larger than it is. "
+            f'Tables can be read piece by piece: engine="local".'
+        ) from None
+    except RecursionError:
+        raise InputError(f"{name}: cannot be read; it is nested too deeply.") from None
     except UnicodeDecodeError as error:
         raise InputError(f"{name}: {_other_letters(error.object[error.start])}") from None
     except Exception as error:  # Arrow, zip, zlib, csv and Unicode each have kinds of their own
-        if re.search("invalid utf-?8", str(error), re.IGNORECASE):
+        if name.lower().endswith(_HAVE_LETTERS) and re.search("invalid utf-?8", str(error), re.IGNORECASE):
             raise InputError(f"{name}: {_other_letters(None)}") from None
         if "allow_pickle" in str(error):
             raise InputError(f"{name}: cannot be read; it is no NPZ archive of plain arrays.") from None
         raise InputError(
             f"{name}: cannot be read; it may be truncated, corrupt or in another format ({reason_of(error)})."
         ) from None
+
+
+def refuse_bomb(unpacked: float, packed: float) -> None:
+    """Refuses what a few bytes say that they become: zeros by the terabyte would fill any memory."""
+    try:
+        most = float(os.environ.get(_MOST_GB, "")) * 1e9
+    except ValueError:
+        most = max(_ALWAYS, _AT_MOST * packed)
+    if unpacked > most:
+        raise InputError(
+            f"unpacks to more than {most / 1e9:.3g} GB from {packed / 1e6:.3g} MB, as files do that are made to fill a "
+            f"memory. If it is none, say how much it may: set {_MOST_GB}, as {_MOST_GB}=64."
+        )
+
+
+_MOST_GB = "UQEVAL_MAX_UNPACKED_GB"
+_ALWAYS, _AT_MOST = 2e9, 100  # bytes, and times as many as are packed: tables of numbers reach about 20
+
+
+def sound(rows: Any) -> Any:
+    """A table or batch of Arrow's that holds what it says it holds.
+
+    A writer may be wrong, or a disk: Arrow would follow the place of a text to anywhere in memory.
+    """
+    rows.validate(full=True)
+    return rows
 
 
 def _other_letters(byte: int | None) -> str:

@@ -17,12 +17,14 @@ from numpy.typing import NDArray
 
 from uqeval._check import Int
 from uqeval._errors import InputError
+from uqeval.inputs.texts import check_depth
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _PART = 1 << 20  # bytes that one thread parses at a time
 _NEWLINE, _RETURN, _QUOTE, _CLOSE = b'\n\r"}'
+_UNPAIRED = "quotes do not pair up, so that rows cannot be told apart. Mend the file."
 _MARKS = {  # the byte order mark that a text may begin with, and what it says of its letters
     "utf-8": {codecs.BOM_UTF8: "utf-8"},
     "utf-16": {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"},
@@ -80,6 +82,8 @@ def blocks(text: Text, places: Callable[[bytes, Int], Int], size: int, *, quoted
         ends = _ends(rest, quoted)
         cut = int(ends[-1]) + 1 if len(ends) else 0
         if not new:
+            if quoted and rest.count(_QUOTE) % 2:
+                raise InputError(_UNPAIRED)
             if cut < len(rest):  # a last line without an end
                 ends = np.append(ends, len(rest))
             if len(ends):
@@ -153,7 +157,7 @@ def read_cells(block: Block, names: list[str], needed: list[str], delimiter: str
         ),
     )
     if len(table) != len(block.places):
-        raise InputError("quotes do not pair up, so that rows cannot be told apart. Mend the file.")
+        raise InputError(_UNPAIRED)
     return table
 
 
@@ -167,6 +171,7 @@ def read_records(block: Block, needed: list[str]) -> pa.Table:
     parse = json.ParseOptions(
         explicit_schema=pa.schema([(name, pa.float64()) for name in needed]), unexpected_field_behavior="ignore"
     )
+    check_depth(block.text)
     table = json.read_json(pa.BufferReader(block.text), json.ReadOptions(block_size=block.part), parse)
     data = np.frombuffer(block.text, np.uint8)
     if len(table) != len(block.places) or not np.all(data[block.places] == _CLOSE):

@@ -6,12 +6,16 @@ import codecs
 import csv
 import io
 import json
+import os
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from uqeval._errors import InputError, reason_of
 from uqeval.inputs.columns import Columns, listed, repeated
+from uqeval.inputs.paths import is_packed, refuse_bomb
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,6 +32,58 @@ class Opened(NamedTuple):
     column: Callable[[str], pa.ChunkedArray] | None = None  # a single one, where that is as fast; by any thread
 
 
+class Watched(io.RawIOBase):
+    """The bytes of a text file, unpacked, as Arrow reads them: neither endless nor nested deeper than its stack."""
+
+    def __init__(self, name: str, *, json: bool = False) -> None:
+        import pyarrow as pa
+
+        super().__init__()
+        self._raw = pa.input_stream(name, compression="detect")
+        self._packed, self._unpacked, self._limited = os.path.getsize(name), 0, is_packed(name)
+        self._json, self._depth = json, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """The next bytes."""
+        data: bytes = self._raw.read(None if size < 0 else size)
+        self._unpacked += len(data)
+        if self._limited:
+            refuse_bomb(self._unpacked, self._packed)
+        if self._json:
+            self._depth = check_depth(data, self._depth)
+        return data
+
+    def readinto(self, buffer: Any) -> int:
+        data = self.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+def check_depth(data: bytes, depth: int = 0) -> int:
+    """Refuses lines of JSON that are nested deeper than a stack; how deep they end, where they began at `depth`."""
+    signs = np.frombuffer(data.translate(None, _NO_BRACKETS), dtype=np.uint8)
+    if not len(signs):
+        return depth
+    found = depth + np.cumsum(np.isin(signs, _OPENING).astype(np.int64) - np.isin(signs, _CLOSING))
+    start = np.maximum.accumulate(np.where(signs == _LINE_END, np.arange(1, len(signs) + 1), 0))
+    found = found - np.where(start > 0, found[start - 1], 0)
+    if found.max() > _DEEPEST:
+        raise InputError("cannot be read; it is nested too deeply.")
+    return int(found[-1])
+
+
+_OPENING, _CLOSING, _LINE_END = np.frombuffer(b"[{", np.uint8), np.frombuffer(b"]}", np.uint8), ord("\n")
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}\n"))
+_DEEPEST = 500  # Arrow has no limit, and a stack has one
+
+
 class Dialect(NamedTuple):
     """How a CSV file is written, and its columns."""
 
@@ -39,11 +95,10 @@ class Dialect(NamedTuple):
 
 def csv_dialect(name: str, options: Columns, delimiter: str = ",") -> Dialect:
     """From the options and the header."""
-    import pyarrow as pa
 
     encoding, delimiter = _known_encoding(options.encoding), _one_character("sep", options.sep) or delimiter
     letters = "utf-8-sig" if encoding == "utf-8" else encoding
-    with pa.input_stream(name, compression="detect") as raw, io.TextIOWrapper(raw, letters, newline="") as text:
+    with Watched(name) as raw, io.TextIOWrapper(io.BufferedReader(raw), letters, newline="") as text:
         names = next((row for row in csv.reader(text, delimiter=delimiter) if row), [])
     if not names:
         raise InputError("holds no header line. The first line names the columns.")
@@ -62,18 +117,24 @@ def open_csv(name: str, options: Columns, delimiter: str = ",") -> Opened:
 
     names, delimiter, point, encoding = csv_dialect(name, options, delimiter)
 
+    def read_all(**how: Any) -> pa.Table:
+        if not is_packed(name):
+            return arrow_csv.read_csv(name, **how)
+        with Watched(name) as file:
+            return arrow_csv.read_csv(file, **how)
+
     def read(columns: list[str], texts: list[str]) -> pa.Table:
         kinds = dict.fromkeys(texts, pa.string())
         convert = arrow_csv.ConvertOptions(include_columns=columns, column_types=kinds, decimal_point=point)
         parse = arrow_csv.ParseOptions(delimiter=delimiter)
         how = arrow_csv.ReadOptions(encoding=encoding)
         try:
-            return arrow_csv.read_csv(name, read_options=how, parse_options=parse, convert_options=convert)
+            return read_all(read_options=how, parse_options=parse, convert_options=convert)
         except pa.ArrowInvalid:
             # Slower, but quoted texts may hold line breaks and rows may be long.
             parse = arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
             how = arrow_csv.ReadOptions(block_size=_BLOCK, encoding=encoding)
-            return arrow_csv.read_csv(name, read_options=how, parse_options=parse, convert_options=convert)
+            return read_all(read_options=how, parse_options=parse, convert_options=convert)
 
     return Opened(names, read)
 
@@ -102,7 +163,8 @@ def open_json(name: str, options: Columns) -> Opened:
     next(json_rows(name), None)  # says which names are repeated, where Arrow would take the last
     # Keys may come late, so that only the whole file tells the columns.
     try:
-        table = arrow_json.read_json(name, read_options=arrow_json.ReadOptions(block_size=_BLOCK))
+        with Watched(name, json=True) as file:
+            table = arrow_json.read_json(file, read_options=arrow_json.ReadOptions(block_size=_BLOCK))
     except pa.ArrowInvalid:  # a column of several types, which may not be needed; or lines that are no JSON
         return Opened(list(dict.fromkeys(key for row in json_rows(name) for key in row)), partial(_read_json, name))
     return Opened(list(table.column_names), lambda columns, texts: table.select(columns), len(table))
@@ -110,15 +172,15 @@ def open_json(name: str, options: Columns) -> Opened:
 
 def json_rows(name: str) -> Iterator[dict[str, Any]]:
     """The records of a file, line by line."""
-    import pyarrow as pa
-
-    with pa.input_stream(name, compression="detect") as raw, io.TextIOWrapper(raw, "utf-8-sig") as text:
+    with Watched(name) as raw, io.TextIOWrapper(io.BufferedReader(raw, 1 << 20), "utf-8-sig") as text:
         for number, line in enumerate(text, 1):
             if line.strip():
                 try:
                     row = json.loads(line, object_pairs_hook=_record)
                 except json.JSONDecodeError as error:
                     raise InputError(f"cannot be read: line {number} is not JSON ({reason_of(error)}).") from None
+                except RecursionError:
+                    raise InputError(f"cannot be read: line {number} is nested too deeply.") from None
                 if not isinstance(row, dict):
                     raise InputError(f'cannot be read: line {number} is no record, as {{"label": 0, "prob": 0.3}}.')
                 yield row

@@ -19,8 +19,8 @@ from uqeval.distributed.engines.protocol import Part, Place
 from uqeval.distributed.engines.source import Chunk, Source
 from uqeval.inputs.columns import listed, repeated
 from uqeval.inputs.files import is_number
-from uqeval.inputs.paths import expand, format_of, reading
-from uqeval.inputs.texts import json_rows
+from uqeval.inputs.paths import expand, format_of, reading, sound
+from uqeval.inputs.texts import Watched, json_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -125,7 +125,8 @@ class Files(Source):
                 schema = self._schema_of_first(k)
                 self.chunks.append(Chunk(k))
                 self.parts.append(Part(path))
-        if twice := repeated(schema.names):
+            names = schema.names  # Arrow may hold what is no text
+        if twice := repeated(names):
             raise InputError(f"{path}: duplicated columns: {listed(map(repr, twice))}. Rename or drop one of each.")
         return schema
 
@@ -174,7 +175,7 @@ class Files(Source):
             if columns is not None:  # nothing is parsed that is not needed
                 needed = pa.schema([self.schema.field(name) for name in columns])
                 parse = arrow_json.ParseOptions(explicit_schema=needed, unexpected_field_behavior="ignore")
-            return arrow_json.open_json(path, read_options=options, parse_options=parse)
+            return arrow_json.open_json(Watched(path, json=True), read_options=options, parse_options=parse)
         parse = arrow_csv.ParseOptions(delimiter="\t" if kind == "tsv" else ",")
         block = arrow_csv.ReadOptions(block_size=1 << 22)
         types = {name: self.schema.field(name).type for name in columns or ()} | dict.fromkeys(self.texts, pa.string())
@@ -203,7 +204,7 @@ class Files(Source):
                     self._check(chunk.part)  # comes first, where the file is another one by now and cannot be read
                 if batch is None:
                     return
-                table = self._cast(pa.Table.from_batches([batch]))
+                table = self._cast(pa.Table.from_batches([sound(batch)]))
             yield from pieces.cut(table, chunk.part, most, row)
             row += len(table)
 

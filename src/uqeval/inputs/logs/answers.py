@@ -140,3 +140,5 @@ def parsed(file: IO[Any], name: str) -> Any:
             return json.load(file)
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
             raise InputError(f"is not complete JSON ({reason_of(error)}). Did the run end?") from None
+        except RecursionError:
+            raise InputError("is nested too deeply to be a log.") from None
