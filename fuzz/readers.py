@@ -211,7 +211,7 @@ def _table(path: Path) -> None:
     _require(np.isfinite(found.probs).all() and (found.probs >= 0).all(), "probabilities outside [0, 1]")
     try:
         columns, parts = _columns_of(path), dict(found.columns)
-    except pa.ArrowInvalid:  # a column that is not needed is damaged
+    except (pa.ArrowException, OSError):  # a column that is not needed is damaged
         return
     names = found.classes
     own = parts["prob"]
@@ -275,7 +275,7 @@ def _applied(path: Path) -> None:
         done = apply_file(promise, path, out, score="x")
         try:
             before = _columns_of(path)
-        except pa.ArrowInvalid:  # a column that is not needed is damaged
+        except (pa.ArrowException, OSError):  # a column that is not needed is damaged
             return
         after = _columns_of(out)
         _require({*after} == {*before, "accept"}, "other columns")

@@ -1171,3 +1171,10 @@ def test_text_says_what_was_seen():
         bad = t.check(np.zeros(20), np.ones(20), clusters=g, run_length=1000)
         assert f"(one false alarm in 1,000 {unit})" in str(bad)
         assert "evidence" in str(bad)
+
+
+def test_a_promise_of_next_to_no_risk_can_be_printed():
+    for risk in (1e-13, 1e-15, 1e-300, 5e-324):
+        promise = uq.Threshold.from_value(0.5, max_risk=risk)
+        assert str(promise).startswith("Act where")
+        assert math.isnan(promise.expected_delay()) == (risk < 1e-14)

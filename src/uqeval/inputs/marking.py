@@ -224,7 +224,7 @@ def _csv(path: str, options: Columns, stack: ExitStack) -> _Source:
     found = blocks(text, after_cells, _BYTES, quoted=True)
     head = opening(found)
     first = io.StringIO(head.text[: head.places[0]].decode(), newline="")
-    if list(csv.reader(first, delimiter=dialect.delimiter)) != [dialect.names]:
+    if list(filter(None, csv.reader(first, delimiter=dialect.delimiter))) != [dialect.names]:
         raise InputError("quotes in the header do not pair up, so that rows cannot be told apart. Mend the file.")
 
     def pieces(needed: Sequence[str]) -> Iterator[tuple[pa.Table, Block]]:
