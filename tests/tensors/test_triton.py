@@ -90,8 +90,8 @@ kernels = (
      {"CHUNK": 1024}),
     (runs._count, known, walked | {"WALKED": False}),
     (runs._count, known, walked | {"WALKED": True}),
-    (runs._combine, {"floats": FLOAT, "whole": LONG, "sums": FLOAT, "blocks": "i32"},
-     {"FINE": runs.FINE, "CHUNK": 1024}),
+    (runs._combine, {"floats": FLOAT, "whole": LONG, "sums": FLOAT, "table": FLOAT, "blocks": "i32", "n": "i32"},
+     {"FINE": runs.FINE, "SERIES": runs.SERIES, "BLOCK": 2048, "CHUNK": 1024}),
     (runs._wrong_before, {"marks": BYTES, "before": INT, "places": LONG, "found": INT}, flags),
     (scans._edges, {"first": BYTES, "last_start": INT, "first_start": INT, "n": "i32"}, flags),
     (scans._join, {"last_start": INT, "first_start": INT, **edges, "blocks": "i32", "n": "i32"}, {"CHUNK": 1024}),
@@ -112,7 +112,7 @@ kernels = (
 own = {name for module in (runs, scans, pairs, wavelet) for name, kernel in vars(module).items()
        if hasattr(kernel, "fn") and kernel.fn.__module__ == module.__name__}
 called = {"larger", "smaller", "wide", "run_sizes", "_ordered", "_runs_of", "_add_squares", "_over", "_harmonic"}
-called |= {"_harmonic2", "_long", "_short", "_any_long", "_add_areas"}
+called |= {"_harmonic2", "_column", "_long", "_short", "_any_long", "_add_areas"}
 assert {kernel.fn.__name__ for kernel, *_ in kernels} == own - called, own - called
 for kernel, arguments, constants in kernels:
     source = ASTSource(kernel, arguments | dict.fromkeys(constants, "constexpr"), constants)

@@ -177,27 +177,24 @@ def _any_long(ended, start, end):
 
 
 @triton.jit
-def _add_areas(sums, whole, blocks, ended, start, end, first, last, later, center, of_row, of_run, FINE: tl.constexpr):
-    """Sums of what a block knows: Σ of risk/k behind it is not among that, but is the same for all of its rows.
-
-    So powers are those of the distance to a center, to which `_combine` adds.
-    """
+def _add_areas(sums, whole, blocks, ended, start, end, first, last, later, of_row, of_run, FINE: tl.constexpr):
+    """Sums of what a block knows. Σ 1/k from its start and Σ risk/k behind it, alike for all rows, `_combine` adds."""
     wrong, size = tl.where(ended, last - first, 0), tl.where(ended, end - start, 0)
     w, right = wrong.to(tl.float64), (size - wrong).to(tl.float64)
     _mean, risk, inside = of_row
     here = tl.where(ended, (of_run * FINE + 0.5).to(tl.int64), 0)
-    two = risk - inside + tl.cumsum(here, 0).to(tl.float64) * (1.0 / FINE)
-    one = two + (later - center)
+    rest = risk - inside + tl.cumsum(here, 0).to(tl.float64) * (1.0 / FINE)
+    both = rest + later
     tl.store(whole, tl.sum(here, 0))
     tl.store(sums, tl.sum(size.to(tl.float64) * risk, 0))
-    tl.store(sums + blocks, tl.sum(w * later * later, 0))
-    tl.store(sums + 2 * blocks, center)
-    tl.store(sums + 3 * blocks, tl.sum(wrong, 0).to(tl.float64))
-    tl.store(sums + 4 * blocks, tl.sum(w * one, 0))
-    tl.store(sums + 5 * blocks, tl.sum(w * one * one, 0))
+    tl.store(sums + blocks, tl.sum(wrong, 0).to(tl.float64))
+    tl.store(sums + 2 * blocks, tl.sum(w * later, 0))
+    tl.store(sums + 3 * blocks, tl.sum(w * later * later, 0))
+    tl.store(sums + 4 * blocks, tl.sum(w * both, 0))
+    tl.store(sums + 5 * blocks, tl.sum(w * both * both, 0))
     tl.store(sums + 6 * blocks, tl.sum(size - wrong, 0).to(tl.float64))
-    tl.store(sums + 7 * blocks, tl.sum(right * two, 0))
-    tl.store(sums + 8 * blocks, tl.sum(right * two * two, 0))
+    tl.store(sums + 7 * blocks, tl.sum(right * rest, 0))
+    tl.store(sums + 8 * blocks, tl.sum(right * rest * rest, 0))
 
 
 @triton.jit(do_not_specialize=["blocks"])
@@ -222,40 +219,49 @@ def _count(
     tl.store(own + 13, tl.load(odd + block).to(tl.int64))
     if WALKED:
         own = floats + block
-        center = _harmonic(block * BLOCK, n, table, SERIES)
         if _any_long(ended, start, end):
             mean, risk, inside, of_run = _long(start, end, first, last, table, table2, SERIES)
-            later = _harmonic(end, tl.zeros_like(end) + n, table, SERIES) + mean
+            later = mean - _harmonic(block * BLOCK + tl.zeros_like(end), end, table, SERIES)
             of_row = (mean, risk, inside)
-            _add_areas(own, whole + block, blocks, ended, start, end, first, last, later, center, of_row, of_run, FINE)
+            _add_areas(own, whole + block, blocks, ended, start, end, first, last, later, of_row, of_run, FINE)
         else:
             mean, risk, inside, of_run = _short(start, end, first, last)
-            later = center - tl.cumsum(_over(end.to(tl.float64)), 0) + mean
+            later = mean - tl.cumsum(_over(end.to(tl.float64)), 0)
             of_row = (mean, risk, inside)
-            _add_areas(own, whole + block, blocks, ended, start, end, first, last, later, center, of_row, of_run, FINE)
+            _add_areas(own, whole + block, blocks, ended, start, end, first, last, later, of_row, of_run, FINE)
+
+
+@triton.jit
+def _column(floats, which, block, blocks):
+    return tl.load(floats + which * blocks + block, mask=block >= 0, other=0.0)
 
 
 @triton.jit(do_not_specialize=["blocks"])
-def _combine(floats, whole, sums, blocks, FINE: tl.constexpr, CHUNK: tl.constexpr):
-    """`AreaSums` of all blocks, from behind."""
+def _combine(
+    floats, whole, sums, table, blocks, n,
+    FINE: tl.constexpr, SERIES: tl.constexpr, BLOCK: tl.constexpr, CHUNK: tl.constexpr,
+):  # fmt: skip
+    """`AreaSums` of all blocks, from behind: (x + c)² is x² + 2cx + c²."""
     after = blocks.to(tl.int64) * 0
     nothing = tl.zeros([CHUNK], tl.float64)
-    risk, shares2, wrong, wrong2, right, right2 = nothing, nothing, nothing, nothing, nothing, nothing
+    risk, wrong, wrong2, right, right2, shares2 = nothing, nothing, nothing, nothing, nothing, nothing
     for some in range(0, blocks, CHUNK):
         block = blocks - 1 - some - tl.arange(0, CHUNK)
-        there, own = block >= 0, floats + block
-        of_block = tl.load(whole + block, mask=there, other=0)
+        of_block = tl.load(whole + block, mask=block >= 0, other=0)
         behind = (tl.cumsum(of_block, 0) + after).to(tl.float64) * (1.0 / FINE)
         after += tl.sum(of_block, 0)
-        risk += tl.load(own, mask=there, other=0.0)
-        shares2 += tl.load(own + blocks, mask=there, other=0.0)
-        shift = tl.load(own + 2 * blocks, mask=there, other=0.0) - behind
-        rows, one = tl.load(own + 3 * blocks, mask=there, other=0.0), tl.load(own + 4 * blocks, mask=there, other=0.0)
-        wrong += one + rows * shift
-        wrong2 += tl.load(own + 5 * blocks, mask=there, other=0.0) + shift * (2.0 * one + rows * shift)
-        rows, one = tl.load(own + 6 * blocks, mask=there, other=0.0), tl.load(own + 7 * blocks, mask=there, other=0.0)
+        risk += _column(floats, 0, block, blocks)
+        start = tl.maximum(block, 0) * BLOCK
+        c = _harmonic(start, tl.zeros_like(start) + n, table, SERIES)
+        rows, one = _column(floats, 1, block, blocks), _column(floats, 2, block, blocks)
+        shares2 += _column(floats, 3, block, blocks) + c * (2.0 * one + rows * c)
+        c -= behind
+        one = _column(floats, 4, block, blocks)
+        wrong += one + rows * c
+        wrong2 += _column(floats, 5, block, blocks) + c * (2.0 * one + rows * c)
+        rows, one = _column(floats, 6, block, blocks), _column(floats, 7, block, blocks)
         right += one - rows * behind
-        right2 += tl.load(own + 8 * blocks, mask=there, other=0.0) - behind * (2.0 * one - rows * behind)
+        right2 += _column(floats, 8, block, blocks) - behind * (2.0 * one - rows * behind)
     tl.store(sums, tl.sum(risk, 0))
     tl.store(sums + 1, tl.sum(wrong, 0))
     tl.store(sums + 2, tl.sum(wrong2, 0))
@@ -315,7 +321,8 @@ class Runs:
         with torch.cuda.device_of(ints):
             _count[(self.blocks,)](*arrays, self.blocks, self.n, **options, **_WARPS, **AS_WRITTEN)
             if walks:
-                _combine[(1,)](floats, whole, areas, self.blocks, FINE=FINE, CHUNK=CHUNK, **AS_WRITTEN)
+                known = (floats, whole, areas, tables[0], self.blocks, self.n)
+                _combine[(1,)](*known, FINE=FINE, SERIES=SERIES, BLOCK=BLOCK, CHUNK=CHUNK, **AS_WRITTEN)
         totals = ints.sum(0)
         if self.known_odd is not None:
             totals[-1:] += self.known_odd
