@@ -121,9 +121,24 @@ def test_inside_a_github_job_the_commit_and_the_summary_are_told(rows, tmp_path)
     assert loaded(done.out)["status"] == "fail"
     assert done.err.startswith("::error ")
     assert (tmp_path / "summary.md").read_text().count("### ❌ uqeval gate: fail") == 2
-    done = call(*asked, env=env | {"GITHUB_STEP_SUMMARY": str(tmp_path / "no" / "summary.md")})
-    assert done.code == 2
-    assert "GITHUB_STEP_SUMMARY" in done.err
+
+
+def test_a_summary_that_cannot_be_written_changes_no_verdict(rows, tmp_path):
+    for limit, code in ((0.8, 0), (0.99, 1)):
+        asked = ("gate", policy(tmp_path, at_least=limit), rows / "new.parquet", "--json", "g.json")
+        done = call(*asked, env={"GITHUB_STEP_SUMMARY": str(tmp_path / "no" / "summary.md")})
+        assert (done.code, loaded(Path("g.json").read_text())["exit_code"]) == (code, code)
+        assert done.err.startswith("! GITHUB_STEP_SUMMARY: ")
+
+
+def test_a_stored_baseline_of_the_same_rows_or_without_the_metric_is_refused(rows, tmp_path):
+    asked = ("gate", policy(tmp_path, margin=0.02), rows / "new.parquet", "--baseline", "old.json")
+    turned = pa.csv.read_csv(rows / "other.csv").sort_by("id")
+    pq.write_table(turned, "turned.parquet")
+    succeed("evaluate", "turned.parquet", "--scores", "entropy", "--metrics", "uq_auc", "--json", "old.json")
+    assert "The baseline is of the same rows (the same labels)" in fail(*asked)
+    succeed("evaluate", rows / "second.parquet", "--scores", "entropy", "--metrics", "aurc", "--json", "old.json")
+    assert "The baseline holds no uq_auc of entropy" in fail(*asked)
 
 
 def test_csv_holds_estimates_pairs_and_accepted_rows(rows):

@@ -123,6 +123,35 @@ def test_two_at_once_count_each_file_once(promise, tmp_path):
     assert [path.name for path in (tmp_path / "s").iterdir()] == ["history.jsonl"]
 
 
+def test_rows_that_cannot_count_are_refused_with_their_file_and_change_nothing(promise, tmp_path):
+    state = ("--state", tmp_path / "s", "--key", "id")
+    before = status(promise, write(tmp_path / "good.csv", table(1)), *state)
+    assert call(promise, write(tmp_path / "late.csv", table(2), "error"), *state).code == 0
+    waiting = status(promise, tmp_path / "late.csv", *state)
+    assert waiting[1]["waiting"] == 200
+    score = write(tmp_path / "gaps.csv", table(3) | {"score_mine": [None] + [0.5] * 199})
+    for path, text in (
+        (write(tmp_path / "two.csv", {"id": ["2-0", "2-1"], "error": [0, 2]}), "must lie in [0, 1]"),
+        (write(tmp_path / "half.csv", {"id": ["2-0"], "loss": [0.5]}), "chosen for 0/1 errors"),
+        (write(tmp_path / "twice.csv", {"id": ["2-0", "2-0"], "error": [0, 1]}), "the id '2-0' comes twice"),
+        (write(tmp_path / "none.csv", {"id": ["2-0"], "error": [None]}), "is empty at row 0"),
+        (
+            write(tmp_path / "one.csv", {name: column[:1] for name, column in table(3).items()}),
+            "A look needs at least 2",
+        ),
+        (score, "1 missing value"),
+    ):
+        message = fail(promise, path, *state)
+        assert path.name in message, message
+        assert text in message, message
+    assert status(promise, tmp_path / "late.csv", *state) == waiting
+    turned = {"id": table(1)["id"], "error": 1 - table(1)["error"]}  # labels of rows that were counted
+    assert "came before and are not counted again" in words(
+        succeed(promise, write(tmp_path / "turned.csv", turned), *state)
+    )
+    assert status(promise, tmp_path / "late.csv", *state)[1]["check"] == before[1]["check"]
+
+
 def test_prometheus_text_is_whole_escaped_and_keeps_drift_apart(promise, tmp_path):
     data = table(1) | {"site": ['a"b\\c' if k % 2 else "plain" for k in range(200)]}
     rows, cal, out = write(tmp_path / "r.csv", data), write(tmp_path / "c.csv", table(9)), tmp_path / "uq.prom"

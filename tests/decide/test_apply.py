@@ -208,6 +208,8 @@ def test_what_cannot_be_applied_is_refused_and_leaves_no_file(promise, tmp_path,
             promise.apply(pa.table(data), **how)
     with pytest.raises(uq.InputError, match="does not know its score's name"):
         FAST.apply(pa.table(ROWS))
+    with pytest.raises(uq.InputError, match="has no name"):
+        FAST.apply(pa.table(ROWS), score="mine", column="")
     with pytest.raises(uq.InputError, match="no column of the score"):
         FAST.apply(pa.table(ROWS), score="yours")
     with pytest.raises(uq.InputError, match="NaN"):
@@ -220,11 +222,19 @@ def test_what_cannot_be_applied_is_refused_and_leaves_no_file(promise, tmp_path,
             apply_file(FAST, plain, tmp_path / out, score="mine")
     monkeypatch.setattr(marking, "_BYTES", 4)
     (tmp_path / "gaps.csv").write_text('score_mine\n0.1\n0.2\n""\n')
+    (tmp_path / "words.csv").write_text("id,score_mine\n1,0.1\n2,low\n")
+    (tmp_path / "mac.csv").write_bytes(b'"a\rb",score_mine\r1,0.1\r2,0.9\r')
+    (tmp_path / "short.csv").write_text("id,score_mine\n1,0.1\n2\n")
+    (tmp_path / "pipe.csv").write_text('id,score_mine\n5" pipe,0.1\n6" pipe,0.9\n')
     (tmp_path / "words.jsonl").write_text('{"score_mine": 0.1}\n{"score_mine": "low"}\n')
     (tmp_path / "twice.jsonl").write_text('{"score_mine": 0.1}\n{"score_mine": 0.1, "accept": 1}\n')
     for name, text in (
         ("gaps.csv", "rows from 2 on: .*1 missing value"),
         ("words.jsonl", "cannot be read"),
+        ("words.csv", "Column `score_mine` holds 'low', which is no number"),
+        ("mac.csv", "carriage returns alone"),
+        ("short.csv", "Expected 2 columns, got 1"),
+        ("pipe.csv", "quotes do not pair up"),
         ("twice.jsonl", "already"),
     ):
         with pytest.raises(uq.InputError, match=text):

@@ -48,7 +48,12 @@ def test_what_a_rule_may_not_say_is_named_with_what_it_is():
         ({**GOOD, "at_most": 0.9}, "exactly one of at_least, at_most, margin; it has at_least, at_most"),
         ({"metric": "uq_auc"}, "it has none"),
         ({"at_least": 0.8}, "either metric or coverage_at_risk"),
-        ({**GOOD, "metric": "uq_acu"}, "uq_acu"),
+        ({**GOOD, "metric": "uq_acu"}, 'the policy: rule 1: There is no metric "uq_acu"'),
+        ({**GOOD, "at_least": 80}, "at_least is 80, but values of uq_auc lie in [0, 1]. Did you mean 0.8?"),
+        ({"metric": "ece", "at_most": 5}, "at_most is 5, but values of ece lie in [0, 1]. Did you mean 0.05?"),
+        ({**GOOD, "at_least": -0.1}, "lie in [0, 1]"),
+        ({"metric": "uq_auc", "margin": 2}, "margin is 2, but differences of uq_auc lie in [0, 1]"),
+        ({"coverage_at_risk": 0.1, "at_least": 1.5}, "values of coverage lie in [0, 1]"),
         ({**GOOD, "at_least": "0.8"}, "must be a number; it is '0.8'"),
         ({**GOOD, "at_least": True}, "must be a number; it is True"),
         ({**GOOD, "at_least": float("nan")}, "must be finite"),
@@ -58,7 +63,7 @@ def test_what_a_rule_may_not_say_is_named_with_what_it_is():
         ({"metric": "uq_auc", "margin": -0.1}, "It must be 0 or more"),
         ({"metric": "ece", "score": "entropy", "at_most": 0.1}, "belongs to the model"),
         ({"metric": "ood_auroc", "at_least": 0.8}, "two sets"),
-        ({"coverage_at_risk": 1.2, "at_least": 0.8}, "between 0 and 1"),
+        ({"coverage_at_risk": 1.2, "at_least": 0.8}, "rule 1: `coverage_at_risk` must lie strictly between 0 and 1"),
         ({"coverage_at_risk": 0.1, "at_least": 0.8, "group": "worst"}, "of all rows"),
     ):
         assert text in refusal(rule), rule

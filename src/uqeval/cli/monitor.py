@@ -111,7 +111,19 @@ class _Reader:
     columns: dict[str, Any]
 
     def read(self, path: str) -> Batch:
-        """Labelled rows, rows or labels, as the columns say."""
+        """Labelled rows, rows or labels, as the columns say; every message names the file."""
+        from uqeval.inputs.paths import named  # NumPy, which --help need not wait for
+
+        with named(path):
+            try:
+                return self._read(path)
+            except InputError as error:
+                said = str(error).replace(
+                    "Ranking needs at least 2.", "A look needs at least 2: put them with the next."
+                )
+                raise InputError(said) from None
+
+    def _read(self, path: str) -> Batch:
         from uqeval.inputs.columns import Columns  # NumPy, which --help need not wait for
         from uqeval.inputs.late_labels import kind_of_file, read_labels, read_unlabelled
         from uqeval.monitor import Batch
@@ -187,6 +199,7 @@ class _Session:
 
     def look(self, paths: list[str]) -> Status:
         """A look at each file; each is on the disk before the next begins."""
+        from uqeval.inputs.paths import named  # NumPy, which --help need not wait for
         from uqeval.monitor import opened
 
         with status_console(self.quiet).status("Reading…"), collected() as notes:
@@ -196,7 +209,8 @@ class _Session:
                 self.folder, self.promise, self.options, kept, name="--state", tell=_waiting(self.quiet)
             ) as found:
                 for batch in batches:
-                    said = found.add(batch, again=self.again)
+                    with named(batch.source):
+                        said = found.add(batch, again=self.again)
                     notes += [f"{batch.source} came before and is not counted again."] if said is None else said
                 status = found.status
                 stop_if_asked()
@@ -221,7 +235,7 @@ class _Session:
 
     def watch(self, folder: Path) -> None:
         """Each file once it has stopped growing, in the order of time; one that cannot be read is named and left."""
-        from uqeval.inputs.paths import is_known  # NumPy, which --help need not wait for
+        from uqeval.inputs.paths import is_known, named  # NumPy, which --help need not wait for
 
         if not folder.is_dir():
             raise InputError(f"--watch: there is no folder {str(folder)!r}. Create it first.")
@@ -238,9 +252,10 @@ class _Session:
                 if now[path] == before.get(path) != done.get(path):
                     done[path] = now[path]
                     try:
-                        self.look([str(path)])
+                        with named(str(path)):
+                            self.look([str(path)])
                     except InputError as problem:
-                        stderr().print(Text.assemble(("Error:", "bold red"), f" {path}: {problem}"), soft_wrap=True)
+                        stderr().print(Text.assemble(("Error:", "bold red"), f" {problem}"), soft_wrap=True)
             before = now
             time.sleep(_PAUSE)
 

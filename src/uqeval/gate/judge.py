@@ -118,6 +118,9 @@ class Bench:
         if rule.coverage_at_risk is not None:
             return self._coverage(rule)
         if rule.group != WORST:
+            if rule.group is not None and rule.group not in self.ev.groups:
+                there = f"There are: {', '.join(self.ev.groups)}." if self.ev.groups else "Pass by= (--by COLUMN)."
+                raise InputError(f"{where} is for the group {rule.group!r}, which is not there. {there}")
             return self._one(rule, rule.group)
         if not self.ev.groups:
             raise InputError(f"{where} is for the worst group, but there are no groups. Pass by= (--by COLUMN).")
@@ -185,9 +188,17 @@ class Bench:
                 )
                 for row in found
             }
-        from uqeval.evaluation.unpaired import difference  # see above
+        from uqeval.evaluation.unpaired import difference, same_rows  # see above
 
         assert self.baseline is not None
+        if same_rows(self.ev, self.baseline) is not None:
+            raise InputError(
+                "The baseline is of the same rows (the same labels), which are no independent sample. Pass its file of "
+                "predictions: that is paired, and finds more."
+            )
+        if (score, metric) not in {(row.score, row.metric) for row in self.baseline.rows}:
+            of = metric if score is None else f"{metric} of {score}"
+            raise InputError(f"The baseline holds no {of}. Evaluate it with the scores and metrics of the policy.")
         groups: list[str | None] = [None, *(name for name in self.ev.groups if name in self.baseline.groups)]
         found_by: dict[str | None, Number] = {}
         for group in groups:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,15 @@ from uqeval.metrics.registry import REGISTRY, Metric, get_metric
 WORST = "worst"
 _KINDS = ("at_least", "at_most", "margin")
 _ENDS = ("low", "value", "high")
+
+
+@contextmanager
+def _named(where: str, key: str = "max_risk") -> Iterator[None]:
+    """What others say of a value, with the place where it is written, and the name that it has there."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{where}: {str(error).replace('`max_risk`', f'`{key}`')}") from None
 
 
 @dataclass(frozen=True)
@@ -76,15 +86,29 @@ class Rule:
         if self.coverage_at_risk is not None:
             from uqeval.decide.rows import check_target  # few gates certify a share
 
-            check_target(self.coverage_at_risk)
+            with _named(where, "coverage_at_risk"):
+                check_target(self.coverage_at_risk)
             if self.at_least is None or self.group is not None:
                 raise InputError(f"{where}: coverage_at_risk takes at_least, of all rows. Leave margin and group out.")
+            self._check_limit(where, 0.0, 1.0)
             return
-        known = get_metric(str(self.metric))
+        with _named(where):
+            known = get_metric(str(self.metric))
         if known.tally == "two sets":
             raise InputError(f"{where}: {known.name} compares two sets of rows, which a gate does not take.")
         if not known.uses_score and self.score is not None:
             raise InputError(f"{where}: {known.name} belongs to the model, not to a score. Leave score out.")
+        self._check_limit(where, *known.range)
+
+    def _check_limit(self, where: str, low: float, high: float) -> None:
+        """A limit where no number can be is a slip, as 80 for 0.8: all models would pass, or none."""
+        kind = next(kind for kind in _KINDS if getattr(self, kind) is not None)
+        value = float(getattr(self, kind))
+        low, high = (0.0, high - low) if kind == "margin" else (low, high)
+        if not low <= value <= high:
+            meant = f" Did you mean {value / 100:g}?" if 1 < value <= 100 and high <= 1 else ""
+            what = f"{'differences' if kind == 'margin' else 'values'} of {self.metric or 'coverage'}"
+            raise InputError(f"{where}: {kind} is {value:g}, but {what} lie in [{low:g}, {high:g}].{meant}")
 
     @property
     def known(self) -> Metric:
@@ -150,7 +174,8 @@ class Policy:
             )
         least = {"min_rows": data["min_rows"]} if "min_rows" in data else {}
         rules = tuple(Rule.of(least | dict(item), f"{where}: rule {k}") for k, item in enumerate(items, 1))
-        return cls(rules, check_level(data.get("level", 0.95)))
+        with _named(where):
+            return cls(rules, check_level(data.get("level", 0.95)))
 
     @property
     def scores(self) -> list[str] | None:

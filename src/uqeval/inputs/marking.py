@@ -30,6 +30,7 @@ from uqeval.inputs.splicing import (
     before_braces,
     blocks,
     has_key,
+    has_old_ends,
     opening,
     read_cells,
     read_records,
@@ -72,6 +73,8 @@ def refuse_column(column: str, names: Sequence[str]) -> None:
     """The new column has a name of its own."""
     if twice := repeated(names):
         raise InputError(f"Duplicated column names: {', '.join(map(repr, twice))}. Rename or drop one of each.")
+    if not column:
+        raise InputError("The new column has no name. Give it one: column= (--column NAME).")
     if column in names:
         raise InputError(f"There is a column `{column}` already. Name the new one: column= (--column NAME).")
 
@@ -223,6 +226,8 @@ def _csv(path: str, options: Columns, stack: ExitStack) -> _Source:
     text = _text(path, dialect.encoding, stack)
     found = blocks(text, after_cells, _BYTES, quoted=True)
     head = opening(found)
+    if has_old_ends(head.text[: head.places[0]]):
+        raise InputError("its lines end in carriage returns alone (\\r). Write it with usual line ends.")
     first = io.StringIO(head.text[: head.places[0]].decode(), newline="")
     if list(filter(None, csv.reader(first, delimiter=dialect.delimiter))) != [dialect.names]:
         raise InputError("quotes in the header do not pair up, so that rows cannot be told apart. Mend the file.")

@@ -131,6 +131,11 @@ def after_cells(text: bytes, ends: Int) -> Int:
     return stops[stops > starts]
 
 
+def has_old_ends(head: bytes) -> bool:
+    """Whether what should be a header has line breaks of another kind: Arrow would take its lines for rows."""
+    return re.search(rb"\r(?!\n)", re.sub(rb'"[^"]*"', b"", head)) is not None
+
+
 def before_braces(text: bytes, ends: Int) -> Int:
     """At the last letter of each line: the brace that closes its record."""
     starts, stops = _lines(text, ends)
@@ -148,14 +153,18 @@ def read_cells(block: Block, names: list[str], needed: list[str], delimiter: str
 
     if not len(block.places):
         return _no_rows(needed)
-    table = csv.read_csv(
-        pa.BufferReader(block.text),
-        csv.ReadOptions(column_names=names, block_size=block.part),
-        csv.ParseOptions(delimiter=delimiter, newlines_in_values=b'"' in block.text),
-        csv.ConvertOptions(
-            include_columns=needed, column_types=dict.fromkeys(needed, pa.float64()), decimal_point=decimal
-        ),
-    )
+    kinds = dict.fromkeys(needed, pa.float64())
+    try:
+        table = csv.read_csv(
+            pa.BufferReader(block.text),
+            csv.ReadOptions(column_names=names, block_size=block.part),
+            csv.ParseOptions(delimiter=delimiter, newlines_in_values=b'"' in block.text),
+            csv.ConvertOptions(include_columns=needed, column_types=kinds, decimal_point=decimal),
+        )
+    except pa.ArrowInvalid as error:
+        if (wrong := re.search(r"In CSV column #(\d+): CSV conversion error.*invalid value (.*)", str(error))) is None:
+            raise
+        raise InputError(f"Column `{names[int(wrong[1])]}` holds {wrong[2]}, which is no number.") from None
     if len(table) != len(block.places):
         raise InputError(_UNPAIRED)
     return table
