@@ -26,7 +26,7 @@ from uqeval.evaluation.evaluate import How
 from uqeval.inputs.columns import Columns
 from uqeval.metrics import REGISTRY
 
-METRICS = [m.name for m in REGISTRY.values() if m.streams and set(m.needs) <= {"score", "error", "loss"}]
+METRICS = [m.name for m in REGISTRY.values() if m.streams and m.usual and set(m.needs) <= {"score", "error", "loss"}]
 
 FIELDS = ("value", "low", "high", "se", "n_eff")
 

@@ -39,7 +39,7 @@ from uqeval.distributed.plan.run import Run
 from uqeval.evaluation.compare import Question
 from uqeval.metrics import REGISTRY
 
-PAIRS = ("uq_auc", "uq_c_index", "aurc", "e_aurc", "naurc", "augrc", "g_auc", "h_auc", "auarc", "prr")
+PAIRS = ("uq_auc", "uq_c_index", "aurc", "e_aurc", "naurc", "augrc", "g_auc", "h_auc", "auarc", "prr", "prr_50")
 
 
 @pytest.fixture(autouse=True)
@@ -77,6 +77,18 @@ def test_cluster_robust_errors_equal_those_in_memory(case):
     rows, tables, edges = case
     found = run_plan(ListEngine(tables, piece=17), request(edges=edges, cluster="patient"))
     assert_same(in_memory(rows, clusters=rows["cluster"]), found)
+
+
+@some(0.4)
+@given(cases())
+def test_risks_behind_a_cut_equal_those_in_memory(case):
+    rows, tables, edges = case
+    given, names = {"error": rows["error"], "loss": rows["loss"]}, ["prr_50", "uq_c_index"]
+    for cluster in (None, "patient"):
+        clusters = None if cluster is None else rows["cluster"]
+        memory = uqeval.evaluate(score={name: rows[name] for name in "st"}, clusters=clusters, metrics=names, **given)
+        asked = request(metrics=names, edges=edges, cluster=cluster)
+        assert_same(memory, run_plan(ListEngine(tables, piece=17), asked))
 
 
 def test_the_largest_cluster_that_is_declared_counts_as_in_memory():

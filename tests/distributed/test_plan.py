@@ -21,9 +21,9 @@ from uqeval._errors import InputError, UQWarning
 from uqeval.distributed.plan import wire
 from uqeval.distributed.plan.by_score import RouteScore, _area_of_rows, area_of_point
 from uqeval.distributed.plan.columns import keys_of
-from uqeval.distributed.plan.edges import Axis, Grid, RowsChanged, choose_edges, shares_sizes
+from uqeval.distributed.plan.edges import Axis, Grid, RowsChanged, check_buckets, choose_edges, shares_sizes
 from uqeval.distributed.plan.run import Run
-from uqeval.distributed.plan.tallies import ScoreSums, add_point_pairs, check_buckets, ranking_tally, sum_score
+from uqeval.distributed.plan.tallies import ScoreSums, add_point_pairs, ranking_tally, sum_score
 from uqeval.inference.intervals import estimate_ranking
 from uqeval.metrics import REGISTRY
 from uqeval.metrics.harmonic import harmonic

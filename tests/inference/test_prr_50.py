@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from functools import cache
 
 import numpy as np
@@ -103,12 +104,36 @@ def test_the_span_that_groups_are_joined_by_is_that_of_the_oracle():
             assert ranked.span == pytest.approx(float(_span(np.array(rate), share)), rel=1e-4)
 
 
-def test_engines_and_tensors_refuse_it_in_a_sentence(tmp_path):
+def test_an_engine_gives_what_memory_gives_alone_by_cluster_and_for_two_scores(tmp_path):
+    path, rng = tmp_path / "rows.parquet", np.random.default_rng(12)
+    for n, grades in ((2, 5), (3, 5), (4, 5), (61, 3), (400, 12), (401, 10**6)):
+        with noted(n=n, grades=grades):
+            hard = rng.random(n)
+            columns = {f"score_{k}": np.round((hard + rng.normal(size=n)) * grades) for k in "ab"}
+            columns |= {"error": (rng.random(n) < hard).astype(int), "unit": rng.integers(0, 1 + n // 3, n)}
+            pq.write_table(pa.table(columns), path)
+            for cluster in (None, "unit"):
+                given = {"metrics": "prr_50", "cluster": cluster}
+                found, expected = (loud(uq.evaluate, path, engine=e, **given) for e in ("local", "memory"))
+                for row, own in zip(found.rows, expected.rows, strict=True):
+                    for part in ("value", "se", "low", "high"):
+                        a, b = getattr(row.estimate, part), getattr(own.estimate, part)
+                        assert a == pytest.approx(b, rel=1e-9, abs=1e-9, nan_ok=True)
+                given = {"metric": "prr_50", "cluster": cluster, "adjust": "none"}
+                found, expected = (loud(uq.compare, path, engine=e, **given) for e in ("local", "memory"))
+                for part in ("difference", "low", "high", "p"):
+                    a, b = getattr(found.rows[0], part), getattr(expected.rows[0], part)
+                    assert a == pytest.approx(b, rel=1e-8, abs=1e-8, nan_ok=True)
+
+
+def loud(function, *data, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", uq.UQWarning)
+        return function(*data, **options)
+
+
+def test_tensors_refuse_it_in_a_sentence():
     score, loss = rows(11, 50)
-    pq.write_table(pa.table({"score": score, "error": loss}), tmp_path / "rows.parquet")
-    with pytest.raises(InputError, match=r"prr_50 cannot be computed piece by piece") as raised:
-        uq.evaluate(tmp_path / "rows.parquet", engine="local", metrics=["prr_50"])
-    assert "\n" not in str(raised.value)
     torch = pytest.importorskip("torch")
     from uqeval.torch import functional
 

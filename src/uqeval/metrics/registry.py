@@ -115,7 +115,6 @@ _METRICS = [
         *("prr_50", "PRR at 50%", partial(prr, max_rejection=0.5), "higher", (-INF, 1), _ERR, "late area", "log"),
         *(_REST, RATIO_50),
         losses=True,
-        streams=False,
         usual=False,
         undefined="no order of the rows is better than any other",
     ),

@@ -37,7 +37,7 @@ def _chain(run: Run, scores: list[int]) -> tuple[list[tallies.ScoreSums], Any, t
     for k in scores:
         moved = (*base, *made, wire.bin_code(k))
         made += [wire.bin_code(k)] + [wire.pairs(k)] * pairs + [wire.credit(k), wire.own(k)] * ranks
-        made += [*wire.places(k)] * (ranks and bool(run.accepted))
+        made += [*wire.places(k)] * (ranks and bool(run.accepted or run.cuts))
         sums, handle = run.score_bins(k, moved, (*base, *made), handle, every=True)
         found.append(sums)
     columns = (*base, *made)
@@ -52,12 +52,15 @@ def _chain(run: Run, scores: list[int]) -> tuple[list[tallies.ScoreSums], Any, t
 def _ranked(run: Run, k: int, sums: tallies.ScoreSums, metrics: list[Metric]) -> Ranked:
     wrong, right, ranks = sums.wrong, sums.right, bool(sums.bins)
     centres = np.zeros(run.grids[k].score.n_codes)
-    terms = {}
+    terms: dict[str, Any] = {}
     if ranks:
         for code, centre in sums.centres.items():
             centres[code] = centre
         for metric in metrics:
             if metric.formula is not None and not math.isnan(tallies.area_value(metric, sums)):
+                if isinstance(metric.formula, Formula) and metric.tally == "late area":
+                    terms[metric.name] = sums.late_terms(metric.formula)
+                    continue
                 own, credit, by_error, share = tallies.row_terms(metric, sums)
                 terms[metric.name] = (own, float(credit), (float(by_error[0]), float(by_error[1])), share)
     pairs = sums.concordance if sums.sizes else None
@@ -198,7 +201,8 @@ def joint_of_run(run: Run, metric: Metric) -> tuple[JointTally, int]:
     held, _, loads = together
     alone = [tallies.ranking_tally(metric, one, None) for one in sums]
     values = np.array([one.value for one in alone])
-    pers = [metric.formula.per(one.areas) for one in sums] if isinstance(metric.formula, Formula) else []
+    formula = metric.formula
+    pers = [formula.per(one.areas_of(formula)) for one in sums] if isinstance(formula, Formula) else []
     sizes = [one.sizes for one in alone]
     if run.prepare.cluster is not None:
         sizes = [_clustered(run, {}, together).joined(one) for one in sizes]
@@ -228,7 +232,7 @@ def _parts(
             parts.append(JointPart.of_moments(part.about_zero(), scale, part.units - 1))
         return tuple(parts)
     moments = found[metric.name]
-    if metric.tally != "area":
+    if metric.formula is None:
         df = units - 1 if metric.tally != "auc" or loads is None else min(loads.right.number, loads.wrong.number) - 1
         return (JointPart.of_moments(moments, (units - 1) / units, df),)
     if clusters is not None:

@@ -18,6 +18,7 @@ from uqeval.distributed.plan import wire
 from uqeval.distributed.plan.columns import Reading
 from uqeval.distributed.plan.count import CLUSTER_BUCKETS, ECE_BINS, cluster_bucket
 from uqeval.distributed.plan.edges import changed
+from uqeval.distributed.plan.late import LateTerms, Pair
 from uqeval.inference.sizes import Held, Loads, Powers
 from uqeval.inference.tally import NAN, Moments
 from uqeval.metrics.areas import Accepted
@@ -44,9 +45,6 @@ class RouteUnits(Reading):
         return Routed(wire.table_of({name: rows[name] for name in self.keep}), bucket)
 
 
-Pair = tuple[float, float]  # of a right and of a wrong row
-
-
 @dataclass(frozen=True)
 class Ranked:
     """What turns the rows of one score into units, known when all of its bins are done."""
@@ -58,7 +56,7 @@ class Ranked:
     mean_shift: float = 0.0  # of its delete-one shifts
     value: float = NAN  # of UQ-AUC
     centres: Float | None = None  # by score code
-    terms: dict[str, tuple[float, float, Pair, Pair]] | None = None  # by metric of the areas: `Terms`, as floats
+    terms: dict[str, tuple[float, float, Pair, Pair] | LateTerms] | None = None  # by metric of the areas, as floats
 
 
 @dataclass(frozen=True)
@@ -94,7 +92,13 @@ class FinishUnits:
     def _influence(metric: str, one: Ranked, rows: wire.Rows, e: Int, n: int) -> Float:
         assert one.centres is not None
         assert one.terms is not None
-        own, credit, by_error, share = one.terms[metric]
+        terms = one.terms[metric]
+        if isinstance(terms, LateTerms):
+            start = rows[wire.places(one.k)[0]]
+            before, inside, after = (np.array(pair)[e] for pair in (terms.before, terms.inside, terms.after))
+            behind = terms.own * (rows[wire.own(one.k)] - one.centres[rows[wire.bin_code(one.k)]]) + after
+            return np.where(start >= terms.block[1], behind, np.where(start < terms.block[0], before, inside))
+        own, credit, by_error, share = terms
         rule = REGISTRY[metric].formula
         if isinstance(rule, Accepted):
             start, stop = (rows[name] for name in wire.places(one.k))

@@ -23,6 +23,7 @@ from uqeval.distributed.engines.protocol import Finished, Routed, State, Table
 from uqeval.distributed.plan import wire
 from uqeval.distributed.plan.columns import Reading
 from uqeval.distributed.plan.edges import Axis, Codes, Grid, RowsChanged, changed, shares_sizes, total_and_squares
+from uqeval.distributed.plan.late import Block, Cut
 from uqeval.inference.tally import Spread
 from uqeval.metrics.areas import Accepted
 from uqeval.metrics.harmonic import harmonic
@@ -82,6 +83,7 @@ class FinishScore:
     credit: Int | None = None  # (codes, 2): for rows of point bins twice the credit of a right and of a wrong row …
     own: Float | None = None  # … and their `own` of AURC
     accepted: tuple[Accepted, ...] = ()  # the surest shares whose risk is wanted
+    cuts: tuple[int, ...] = ()  # the places behind which the risks are wanted apart
     every: bool = False  # carry every row, not only those whose pair count is not complete
     carry: tuple[str, ...] = ()
 
@@ -161,7 +163,8 @@ class FinishScore:
         # Rows above each wrong row, ties half, doubled: for the interval of AUGRC with few errors.
         top = 2 * (total - right_before - wrong_before) - (order.start + order.end)[is_wrong]
         area, own = _area_of_rows(order, e, right_before + wrong_before, wrong_before, total)
-        start, stop = (x + (right_before + wrong_before) for x in (order.start, order.end))
+        before = right_before + wrong_before
+        start, stop = (x + before for x in (order.start, order.end))
         state["ranks"] = BinRanks(
             of_wrong + below * wrong,
             wrong2 + 2 * below * of_wrong + below**2 * wrong,
@@ -169,6 +172,11 @@ class FinishScore:
             total_and_squares(top)[1],
             area,
             tuple(accepted_sums(rule, start, stop, is_wrong, total) for rule in self.accepted),
+            {
+                cut: _cut(order, e, own, before, wrong_before, cut)
+                for cut in self.cuts
+                if before <= cut < before + len(e)
+            },
         )
         if wire.credit(self.k) in self.carry:
             values = np.empty(len(e), dtype=np.int64)
@@ -190,6 +198,7 @@ class BinRanks(NamedTuple):
     above2: int  # Σ over wrong rows of (2·rows above)², ties half
     area: Area
     shares: tuple[Float, ...]  # `accepted_sums` of each share
+    cuts: dict[int, Cut]  # of those that go through it
 
 
 def accepted_sums(rule: Accepted, start: Int, stop: Int, wrong: NDArray[np.bool_], total: int) -> Float:
@@ -256,6 +265,21 @@ def _area_of_rows(order: kernels.Order, error: Bit, before: int, wrong_before: i
         float((of_wrong * of_wrong).sum()),
     )
     return area, own
+
+
+def _cut(order: kernels.Order, error: Bit, own: Float, before: int, wrong_before: int, cut: int) -> Cut:
+    """The block of a bin that the cut goes through, and the rows behind it; all in sorted order."""
+    first, last = int(order.start[cut - before]), int(order.end[cut - before])
+    bad = np.cumsum(error, dtype=np.int64)
+    earlier = int(bad[first - 1]) if first else 0
+    block = Block(before + first, before + last, int(bad[last - 1]) - earlier, wrong_before + earlier)
+    if last == len(error):
+        return Cut(block)
+    rest = error[last:]
+    tail = kernels.Order(order.row[last:], order.new[last:])
+    area, _ = _area_of_rows(tail, rest, before + last, wrong_before + int(bad[last - 1]), before + len(error))
+    behind, wrong = own[last:], rest.view(np.bool_)
+    return Cut(block, area.risk, area.risk_per_row, _spread(behind[~wrong]), _spread(behind[wrong]))
 
 
 def area_of_point(right: int, wrong: int, before: int, wrong_before: int, total: int) -> Area:

@@ -4,6 +4,7 @@ Any edges give the exact answer; they decide only how evenly the work is spread.
 between edges, odd codes the edges themselves ("point bins", which need no kernel: all of their rows are tied).
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from uqeval._check import Float, Int
 from uqeval._errors import InputError
+from uqeval.distributed.engines.protocol import State
 
 Codes = NDArray[np.uint16]
 _CELLS = 1 << 16
@@ -167,6 +169,23 @@ def changed(what: str, found: int, expected: int) -> RowsChanged:
         f"{what} came back with {found:,} rows, but {expected:,} were counted. The data changed while it was read, or "
         f"the engine lost or doubled rows. No result is given; run it again on data that stays as it is."
     )
+
+
+def check_buckets(what: str, states: Iterable[State], counts: Int, riders: int = 0) -> None:
+    """Each non-empty interval exactly once, with exactly its rows, and all riders."""
+    seen: dict[int, int] = {}
+    rode = 0
+    for state in states:
+        bucket = int(state["bucket"])
+        if bucket in seen:
+            raise RowsChanged(f"{what} {bucket} came back twice. The engine doubled work; no result is given.")
+        seen[bucket] = int(state["rows"])
+        rode += int(state.get("riders", 0))
+    for bucket, expected in enumerate(counts[::2].tolist()):
+        if seen.get(bucket, 0) != expected:
+            raise changed(f"{what} {bucket}", seen.get(bucket, 0), expected)
+    if rode != riders:
+        raise changed(f"The point bins beside {what.lower()}", rode, riders)
 
 
 # ---- exact sums -------------------------------------------------------------------------------------------------

@@ -23,11 +23,12 @@ from uqeval.distributed.plan.by_loss import FinishLoss, RouteLoss, Stayed
 from uqeval.distributed.plan.by_score import FinishScore, RouteScore
 from uqeval.distributed.plan.columns import Prepare, Reading, Wanted, find_rows
 from uqeval.distributed.plan.count import Count, Draw, FirstRows, TryRows, merge, of_a_row
-from uqeval.distributed.plan.edges import Axis, Grid, RowsChanged, choose_edges, split_edges
+from uqeval.distributed.plan.edges import Axis, Grid, RowsChanged, check_buckets, choose_edges, split_edges
+from uqeval.distributed.plan.late import cut_of
 from uqeval.distributed.result import Summary
 from uqeval.evaluation.row_data import RowData
 from uqeval.inputs.columns import listed
-from uqeval.metrics.areas import Accepted
+from uqeval.metrics.areas import Accepted, Formula
 from uqeval.metrics.registry import REGISTRY, Metric, get_metric
 
 STREAMED = [metric for metric in REGISTRY.values() if metric.streams]
@@ -253,6 +254,12 @@ class Run:
         """The surest shares whose risk is wanted."""
         return tuple(metric.formula for metric in self.metrics if isinstance(metric.formula, Accepted))
 
+    @property
+    def cuts(self) -> tuple[int, ...]:
+        """The places behind which the risks are wanted apart."""
+        formulas = (metric.formula for metric in self.metrics if metric.tally == "late area")
+        return tuple(dict.fromkeys(cut_of(one.rejected, self.n) for one in formulas if isinstance(one, Formula)))
+
     def score(self, k: int) -> tallies.ScoreSums:
         """Sums of score `k`: two shuffles of the rows that lie in intervals."""
         grid, prepare, own = self.grids[k], self.prepare, wire.score(k)
@@ -285,9 +292,10 @@ class Run:
         done = self.shuffle(f"score {self.names[k]}", [Input(route, rows)], len(grid.score.edges) + 1, finish)
         self.release(rows)
         counts = grid.by_score.sum(axis=1)
-        tallies.check_buckets("Bin of the score", done.states, counts, int(counts[rides].sum()))
+        check_buckets("Bin of the score", done.states, counts, int(counts[rides].sum()))
         constant = bool(self.state["low"][k] == self.state["high"][k])
-        return tallies.sum_score(grid, done.states, constant, self.prepare.wants_error, self.accepted), done.carried
+        found = tallies.sum_score(grid, done.states, constant, self.prepare.wants_error, self.accepted, self.cuts)
+        return found, done.carried
 
     def loss_bins(self, stage: str, inputs: list[Input], finish: FinishLoss, found: list[tallies.ScoreSums]) -> Any:
         """The shuffle by loss, which completes the pair counts of the scores; the rows that go on."""
@@ -295,7 +303,7 @@ class Run:
         done = self.shuffle(stage, inputs, len(by_loss) // 2 + 1, finish)
         for given in inputs:
             self.release(given.rows)
-        tallies.check_buckets("Bin of the loss", done.states, by_loss, int(by_loss[1::2].sum()) if finish.ride else 0)
+        check_buckets("Bin of the loss", done.states, by_loss, int(by_loss[1::2].sum()) if finish.ride else 0)
         for k, sums in zip(finish.scores, found, strict=True):
             for state in done.states:
                 tallies.add_sizes(sums.sizes, state.get(f"sizes {k}", []))
@@ -308,7 +316,8 @@ class Run:
         """The finish of score bins; `every` row is carried where clusters or a comparison need it."""
         grid, pairs, ranks = self.grids[k], self.prepare.wants_loss, self.prepare.wants_error
         credit, own = tallies.point_values(grid) if ranks and every else (None, None)
-        return FinishScore(k, grid, ranks, pairs, credit, own, self.accepted if ranks else (), every, carry)
+        accepted, cuts = (self.accepted, self.cuts) if ranks else ((), ())
+        return FinishScore(k, grid, ranks, pairs, credit, own, accepted, cuts, every, carry)
 
 
 # ---- what is asked for --------------------------------------------------------------------------------------------
@@ -334,7 +343,8 @@ def _planned(
         raise InputError("No score to evaluate. Name score columns, or give probabilities or logits.")
     can = _allowed(prepare, first)
     if chosen is None:
-        chosen = [metric for metric in STREAMED if metric in can and metric.made is None]  # which costs as much again
+        usual = [metric for metric in STREAMED if metric in can and metric.usual]
+        chosen = [metric for metric in usual if metric.made is None]  # which costs as much again
         if not any(metric.uses_score for metric in chosen):
             raise InputError("No metric can rank a score here. Give `error` or `loss`, or label and prob_*.")
         if REGISTRY["aurc"] not in can:

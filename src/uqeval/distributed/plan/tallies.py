@@ -1,4 +1,4 @@
-"""What all bins of a score add up to: the checks that no bin is missing, doubled or of another size; then tallies.
+"""What all bins of a score add up to; then tallies.
 
 From here on the numbers are those of rows in memory: `inference.intervals` and `inference.paired` make the rest.
 """
@@ -16,7 +16,8 @@ from uqeval._check import Float, Int, check_largest
 from uqeval.distributed.engines.protocol import State
 from uqeval.distributed.plan.by_score import Area, BinRanks, area_of_point
 from uqeval.distributed.plan.count import ECE_BINS
-from uqeval.distributed.plan.edges import Grid, RowsChanged, changed
+from uqeval.distributed.plan.edges import Grid
+from uqeval.distributed.plan.late import Block, Cut, LateSums, LateTerms, cut_of
 from uqeval.inference import tally
 from uqeval.inference.count import count_share
 from uqeval.inference.influence import best_slope
@@ -47,6 +48,7 @@ class ScoreSums:
     bins: dict[int, Area] = field(default_factory=dict)  # by score code
     sizes: dict[int, list[int]] = field(default_factory=dict)  # rows tied in the loss → rows, Σ credit2, Σ credit2²
     shares: dict[Accepted, Float] = field(default_factory=dict)  # `accepted_sums` of each share
+    cuts: dict[int, tuple[int, Cut]] = field(default_factory=dict)  # by place: the bin that it goes through
 
     def add(self, code: int, ties2: int, ranks: BinRanks | None) -> None:
         """A bin of the score."""
@@ -57,6 +59,7 @@ class ScoreSums:
             self.bins[code] = ranks.area
             for share, found in zip(self.shares.values(), ranks.shares, strict=True):
                 share += found
+            self.cuts |= {place: (code, cut) for place, cut in ranks.cuts.items()}
 
     @property
     def right(self) -> int:
@@ -81,6 +84,29 @@ class ScoreSums:
         span = wrong / n - best if wrong and right else 0.0
         augrc = (2 * wrong * right - self.credit2 + wrong * wrong) / (2 * n * n)
         return Areas(aurc, excess, span, augrc, self.credit2 / (2 * n * n))
+
+    @cached_property
+    def _late(self) -> dict[float, LateSums]:
+        return {}
+
+    def late(self, rejected: float) -> LateSums:
+        """Of the steps while at most that share is rejected."""
+        if rejected not in self._late:
+            cut = cut_of(rejected, self.n)
+            own, found = self.cuts[cut]
+            behind = [(code, area) for code, area in self.bins.items() if code > own]
+            later = math.fsum(area.risk for _, area in behind), math.fsum(area.risk_per_row for _, area in behind)
+            sides = ((own, found.right, found.wrong), *((code, area.right, area.wrong) for code, area in behind))
+            self._late[rejected] = LateSums.of(cut, self.n, self.wrong, found, later, sides)
+        return self._late[rejected]
+
+    def areas_of(self, formula: Formula) -> Areas:
+        """As the formula takes them."""
+        return self.areas if formula.rejected == 1.0 else self.late(formula.rejected).areas
+
+    def late_terms(self, formula: Formula) -> LateTerms:
+        """As `row_terms`."""
+        return self.late(formula.rejected).terms(formula, self.areas.aurc)
 
     @cached_property
     def centres(self) -> dict[int, float]:
@@ -116,23 +142,6 @@ class ScoreSums:
 # ---- bins → sums ------------------------------------------------------------------------------------------------
 
 
-def check_buckets(what: str, states: Iterable[State], counts: Int, riders: int = 0) -> None:
-    """Each non-empty interval exactly once, with exactly its rows, and all riders."""
-    seen: dict[int, int] = {}
-    rode = 0
-    for state in states:
-        bucket = int(state["bucket"])
-        if bucket in seen:
-            raise RowsChanged(f"{what} {bucket} came back twice. The engine doubled work; no result is given.")
-        seen[bucket] = int(state["rows"])
-        rode += int(state.get("riders", 0))
-    for bucket, expected in enumerate(counts[::2].tolist()):
-        if seen.get(bucket, 0) != expected:
-            raise changed(f"{what} {bucket}", seen.get(bucket, 0), expected)
-    if rode != riders:
-        raise changed(f"The point bins beside {what.lower()}", rode, riders)
-
-
 class _Point(NamedTuple):
     """A score point bin with rows, all tied: twice the credit of a right and of a wrong row, and what it adds."""
 
@@ -142,7 +151,7 @@ class _Point(NamedTuple):
     ranks: BinRanks
 
 
-def _points(grid: Grid, accepted: tuple[Accepted, ...] = ()) -> Iterable[_Point]:
+def _points(grid: Grid, accepted: tuple[Accepted, ...] = (), cuts: tuple[int, ...] = ()) -> Iterable[_Point]:
     n = grid.n
     for code in range(1, len(grid.by_score), 2):
         right, wrong = (int(x) for x in grid.by_score[code])
@@ -151,7 +160,7 @@ def _points(grid: Grid, accepted: tuple[Accepted, ...] = ()) -> Iterable[_Point]
         right_before, wrong_before = (int(x) for x in grid.before[code])
         before = right_before + wrong_before
         of_right, of_wrong = 2 * (grid.wrong - wrong_before - wrong) + wrong, 2 * right_before + right
-        shares = []
+        block, shares = Block(before, before + rows, wrong, wrong_before), []
         for rule in accepted:
             share, near = float(rule.share(before, before + rows, n)), float(rule.near(before, before + rows, n, n))
             sides = [count * x for count in (right, wrong) for x in (share, share**2)]
@@ -163,6 +172,7 @@ def _points(grid: Grid, accepted: tuple[Accepted, ...] = ()) -> Iterable[_Point]
             wrong * (2 * (n - before) - rows) ** 2,
             area_of_point(right, wrong, before, wrong_before, n),
             tuple(shares),
+            {cut: Cut(block) for cut in cuts if block.start <= cut < block.stop},
         )
         yield _Point(code, rows, (of_right, of_wrong), ranks)
 
@@ -177,11 +187,16 @@ def point_values(grid: Grid) -> tuple[Int, Float]:
 
 
 def sum_score(
-    grid: Grid, states: list[State], constant: bool, ranks: bool, accepted: tuple[Accepted, ...] = ()
+    grid: Grid,
+    states: list[State],
+    constant: bool,
+    ranks: bool,
+    accepted: tuple[Accepted, ...] = (),
+    cuts: tuple[int, ...] = (),
 ) -> ScoreSums:
     """Point bins from the grid, intervals from what shuffle 1 gave (already checked)."""
     sums = ScoreSums(grid.n, grid.wrong, constant, shares={rule: np.zeros(6) for rule in accepted})
-    for point in _points(grid, accepted):
+    for point in _points(grid, accepted, cuts):
         sums.add(point.code, point.rows**2, point.ranks if ranks else None)
     for state in states:
         if state["rows"]:
@@ -292,8 +307,13 @@ def _area_tally(metric: Metric, sums: ScoreSums, sizes: Sizes, clusters2: float 
     if math.isnan(value) or not sums.wrong:
         right2 = wrong2 = 0.0
     else:
-        terms = row_terms(metric, sums)
-        right2, wrong2 = (_squares(metric, terms, sums, side) / n**2 for side in (0, 1))
+        if isinstance(metric.formula, Formula) and metric.tally == "late area":
+            late = sums.late(metric.formula.rejected)
+            squares = late.squares(sums.late_terms(metric.formula), sums.centres)
+        else:
+            terms = row_terms(metric, sums)
+            squares = [_squares(metric, terms, sums, side) for side in (0, 1)]
+        right2, wrong2 = (x / n**2 for x in squares)
     few: dict[str, float] = {}
     if isinstance(metric.formula, Formula) and metric.interval == "gamma" and metric.formula.slopes(sums.areas).aurc:
         few["contributions2"] = math.fsum(area.later2 for area in sums.bins.values()) / n**2
@@ -301,14 +321,14 @@ def _area_tally(metric: Metric, sums: ScoreSums, sizes: Sizes, clusters2: float 
     elif metric.interval == "gamma":
         few = {"contributions2": sums.above2 / (4 * n**4), "largest": sizes.largest / n}
     if isinstance(metric.formula, Formula):
-        few["adds"] = adds(sums.areas, metric.formula, n)
+        few["adds"] = adds(sums.areas_of(metric.formula), metric.formula, n)
     return tally.AreaTally(sizes, value, right2, wrong2, clusters2, **few)
 
 
 def area_value(metric: Metric, sums: ScoreSums) -> float:
     """Of a metric of the areas, before its affine map."""
     assert metric.formula is not None
-    return float(metric.formula.value(sums.areas if isinstance(metric.formula, Formula) else sums))
+    return float(metric.formula.value(sums.areas_of(metric.formula) if isinstance(metric.formula, Formula) else sums))
 
 
 def _squares(metric: Metric, terms: Terms, sums: ScoreSums, side: int) -> float:
