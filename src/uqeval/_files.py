@@ -158,7 +158,7 @@ def kept_text(name: str, make: Callable[[], str]) -> str:
     Its first line is the hash of the rest. A folder that cannot be written to costs time and nothing else.
     """
     try:
-        path = _cache_folder() / name
+        path = cache_folder() / name
         digest, _, text = path.read_bytes().decode().partition("\n")
         if digest == hashlib.sha256(text.encode()).hexdigest():
             return text
@@ -175,7 +175,7 @@ def kept_text(name: str, make: Callable[[], str]) -> str:
     return text
 
 
-def _cache_folder() -> Path:
+def cache_folder() -> Path:
     """Where the system wants caches of this user, as `pooch` puts data."""
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA") or Path.home()) / "uqeval" / "uqeval" / "Cache"

@@ -9,6 +9,8 @@ import socket
 import subprocess
 import sys
 import time
+from importlib.metadata import metadata
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -19,6 +21,8 @@ from commands import call, fail, spawn, succeed
 from uqeval.cli import doctor, output
 
 START = "import sys; sys.argv[0] = 'uqeval'; from uqeval.cli.start import main; main()"
+# Python's own start is not ours, and takes long on a busy machine: from here on Ctrl-C is.
+BEGUN = START.replace("main()", "open(sys.argv.pop(1), 'w').close(); main()")
 posix = pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals and pipes")
 
 
@@ -169,10 +173,13 @@ def test_where_nothing_can_be_written_the_code_is_2_and_never_an_answer(file):
 def test_ctrl_c_at_any_time_is_130_without_a_word_or_a_part_of_a_file(file, tmp_path):
     folder = tmp_path / "out"
     folder.mkdir()
-    for wait in (0.15, 0.4, 0.9):
-        with start(
-            "evaluate", file, "--html", folder / "r.html", "--method", "bootstrap", "--resamples", "100000"
-        ) as p:
+    work = ["evaluate", file, "--html", folder / "r.html", "--method", "bootstrap", "--resamples", "100000"]
+    for wait in (0.05, 0.3, 0.8):
+        begun = tmp_path / f"begun{wait}"
+        command = [sys.executable, "-c", BEGUN, *map(str, (begun, *work))]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as p:
+            while not begun.exists():
+                time.sleep(0.01)
             time.sleep(wait)
             p.send_signal(signal.SIGINT)
             out, err = p.communicate(timeout=30)
@@ -246,6 +253,48 @@ def test_doctor_shows_what_to_install_and_that_spark_needs_java(monkeypatch):
         out = call("doctor", env={} if home is None else {"JAVA_HOME": home}).out
         assert 'not installed: pip install "uqeval[dask]"' in out
         assert "not ready: no Java" in out
+
+
+def test_doctor_tells_what_each_extra_of_users_needs(monkeypatch):
+    of_developers = {"all", "bench", "dev", "docs"}
+    assert {*doctor._EXTRAS} == {*metadata("uqeval").get_all("Provides-Extra")} - of_developers
+    there = {"torch": "2.0.1", "pillow": "11.0"}
+
+    def version(name):
+        if name not in there:
+            raise doctor.PackageNotFoundError
+        return there[name]
+
+    monkeypatch.setattr(doctor, "version", version)
+    monkeypatch.setattr(doctor, "_gpu", lambda: "none")
+    facts = json.loads(succeed("doctor", "--json", "-"))
+    assert facts["extra torch"] == 'needs torch>=2.1 (there is 2.0.1), torchmetrics: pip install "uqeval[torch]"'
+    assert facts["extra vision"].startswith("needs torch>=2.1 (there is 2.0.1), pooch, torchvision, timm: pip")
+    there |= {"torch": "2.9.0+cpu", "torchmetrics": "1.8"}
+    assert json.loads(succeed("doctor", "--json", "-"))["extra torch"] == "ready"
+
+
+def test_doctor_survives_a_torch_that_does_not_load_and_says_why(monkeypatch):
+    monkeypatch.setattr(doctor, "_ASK_TORCH", "raise OSError('libcudart.so.12: no such file')")
+    if find_spec("torch") is not None:
+        assert (
+            json.loads(succeed("doctor", "--json", "-"))["GPU"] == "not known: OSError: libcudart.so.12: no such file"
+        )
+    monkeypatch.setattr(doctor, "_ASK_TORCH", "print('NVIDIA H200; NVIDIA H200')")
+    if find_spec("torch") is not None:
+        assert json.loads(succeed("doctor", "--json", "-"))["GPU"] == "NVIDIA H200; NVIDIA H200"
+
+
+def test_doctor_counts_the_cache_and_says_how_to_get_native_kernels(monkeypatch, tmp_path):
+    monkeypatch.setattr(doctor, "_gpu", lambda: "none")
+    monkeypatch.setattr(doctor, "cache_folder", lambda: tmp_path / "uqeval")
+    assert json.loads(succeed("doctor", "--json", "-"))["cache"].endswith("uqeval (empty)")
+    (tmp_path / "uqeval").mkdir()
+    (tmp_path / "uqeval" / "chart.js").write_bytes(bytes(3 << 20))
+    assert json.loads(succeed("doctor", "--json", "-"))["cache"].endswith("uqeval (1 file, 3.0 MiB)")
+    monkeypatch.setattr("uqeval.kernels.backend", lambda: "numpy")
+    assert "install uqeval again where there is a C++ compiler" in call("doctor").out
+    assert "UQEVAL_KERNELS=numpy asks for them" in call("doctor", env={"UQEVAL_KERNELS": "numpy"}).out
 
 
 # ---- files that are something else -------------------------------------------------------------------------------

@@ -7,10 +7,12 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uqeval.inputs.log_reading import LogReading
 from uqeval.inputs.predictions import Predictions
+
+if TYPE_CHECKING:
+    from uqeval.inputs.log_reading import LogReading
 
 _MOST_BYTES = 4 * 2**30  # of all files: hashing them takes some ten seconds
 MOST_FILES = 50

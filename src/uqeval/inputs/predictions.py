@@ -32,12 +32,13 @@ from uqeval.inputs.classes import Coded, Indices, check_class_indices, check_cla
 from uqeval.inputs.columns import ColumnOptions, Columns, Plan
 from uqeval.inputs.doubts import doubt_ids, doubt_logits, doubt_rows
 from uqeval.inputs.frame import arrow_arguments, frame_columns
-from uqeval.inputs.log_reading import LogReading
 from uqeval.inputs.rows import coded, finite_vector, own_scores, row_names, row_numbers
 from uqeval.inputs.softmax import agrees, row_sums, softmax
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from uqeval.inputs.log_reading import LogReading
 
 
 _BY_ROW = ("labels", "probs", "logits", "alpha", "soft_labels", "pred", "error", "loss", "weights")
