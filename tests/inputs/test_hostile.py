@@ -21,6 +21,7 @@ from uqeval.gate.policy import read_policy
 from uqeval.inputs.columns import Columns
 from uqeval.inputs.late_labels import read_labels
 from uqeval.inputs.paths import refuse_bomb
+from uqeval.inputs.texts import Depth
 
 DEEP = "[" * 100_000 + "1" + "]" * 100_000
 
@@ -165,3 +166,21 @@ def test_a_message_shows_the_beginning_of_a_cell_that_is_as_long_as_a_book(tmp_p
     with pytest.raises(InputError, match=r"x{70,80}…") as caught:
         uq.read_predictions(tmp_path / "f.csv")
     assert len(str(caught.value)) < 1000
+
+
+def test_brackets_in_texts_and_in_closed_lists_are_no_depth_and_hide_none(tmp_path):
+    path = tmp_path / "f.jsonl"
+
+    def rows(**more):
+        return [{"label": k % 2, "prob": 0.3 + k / 10} | more for k in range(4)]
+
+    lists, texts = [[[k]] for k in range(2000)], '[{"\\' * 3000
+    for more in ({"said": texts}, {"lists": lists}, {"said": texts, "lists": lists, "end": "\\"}):
+        path.write_text("\n".join(map(json.dumps, rows(**more))))
+        assert uq.read_predictions(path).n == 4
+        checked, text = Depth(), path.read_bytes()
+        for k in range(0, len(text), 997):  # in pieces
+            checked.check(text[k : k + 997])
+    path.write_text("\n".join(json.dumps(row).replace('"x"', DEEP) for row in rows(said="]" * 200_000, deep="x")))
+    with pytest.raises(InputError, match="nested too deeply"):
+        uq.read_predictions(path)

@@ -7,12 +7,14 @@ import csv
 import io
 import json
 import os
+import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from uqeval._check import Int
 from uqeval._errors import InputError, reason_of
 from uqeval.inputs.columns import Columns, listed, repeated
 from uqeval.inputs.paths import is_packed, refuse_bomb
@@ -41,7 +43,7 @@ class Watched(io.RawIOBase):
         super().__init__()
         self._raw = pa.input_stream(name, compression="detect")
         self._packed, self._unpacked, self._limited = os.path.getsize(name), 0, is_packed(name)
-        self._json, self._depth = json, 0
+        self._depth = Depth() if json else None
 
     def readable(self) -> bool:
         return True
@@ -52,8 +54,8 @@ class Watched(io.RawIOBase):
         self._unpacked += len(data)
         if self._limited:
             refuse_bomb(self._unpacked, self._packed)
-        if self._json:
-            self._depth = check_depth(data, self._depth)
+        if self._depth is not None:
+            self._depth.check(data)
         return data
 
     def readinto(self, buffer: Any) -> int:
@@ -66,21 +68,41 @@ class Watched(io.RawIOBase):
         super().close()
 
 
-def check_depth(data: bytes, depth: int = 0) -> int:
-    """Refuses lines of JSON that are nested deeper than a stack; how deep they end, where they began at `depth`."""
-    signs = np.frombuffer(data.translate(None, _NO_BRACKETS), dtype=np.uint8)
-    if not len(signs):
-        return depth
-    found = depth + np.cumsum(np.isin(signs, _OPENING).astype(np.int64) - np.isin(signs, _CLOSING))
-    start = np.maximum.accumulate(np.where(signs == _LINE_END, np.arange(1, len(signs) + 1), 0))
-    found = found - np.where(start > 0, found[start - 1], 0)
-    if found.max() > _DEEPEST:
-        raise InputError("cannot be read; it is nested too deeply.")
-    return int(found[-1])
+class Depth:
+    """Refuses lines of JSON that are nested deeper than a stack, from pieces of a text."""
+
+    def __init__(self) -> None:
+        self._opened, self._line = 0, io.BytesIO()  # of the line that has begun: its brackets, and its bytes
+
+    def check(self, data: bytes) -> None:
+        """The next bytes."""
+        opened = _by_line(data, self._opened, closes=False)
+        self._line.write(data)
+        if len(opened) and opened.max() > _DEEPEST:  # or they are closed again, or stand in quotes
+            depth = _by_line(_QUOTED.sub(b"", self._line.getvalue()), 0, closes=True)
+            if len(depth) and depth.max() > _DEEPEST:
+                raise InputError("cannot be read; it is nested too deeply.")
+        if len(opened):
+            self._opened = int(opened[-1])
+        if begun := data.rfind(b"\n") + 1:
+            self._line = io.BytesIO()
+            self._line.write(data[begun:])
+
+
+def _by_line(data: bytes, start: int, *, closes: bool) -> Int:
+    """Opening brackets so far less closing ones, where they count; each line begins with 0, the first with `start`."""
+    signs = np.frombuffer(data.translate(None, _OTHER if closes else _OTHER + b"]}"), dtype=np.uint8)
+    steps = np.isin(signs, _OPENING).astype(np.int64)
+    if closes:
+        steps -= np.isin(signs, _CLOSING)
+    found: Int = start + np.cumsum(steps)
+    since = np.maximum.accumulate(np.where(signs == _LINE_END, np.arange(1, len(signs) + 1), 0))
+    return found - np.where(since > 0, found[since - 1], 0)
 
 
 _OPENING, _CLOSING, _LINE_END = np.frombuffer(b"[{", np.uint8), np.frombuffer(b"]}", np.uint8), ord("\n")
-_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}\n"))
+_OTHER = bytes(set(range(256)) - set(b"[]{}\n"))
+_QUOTED = re.compile(rb'"(?:[^"\\\n]|\\.)*+(?:"|\\?\Z)')  # the last one may go on in the next piece
 _DEEPEST = 500  # Arrow has no limit, and a stack has one
 
 
