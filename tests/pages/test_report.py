@@ -134,7 +134,7 @@ def test_the_verdict_is_that_of_the_functions(example, page):
     assert f"acting where it is at most {printed(t.value, 6)} keeps errors under 5%" in page.text
     assert f"for {words.percent(t.coverage)} of inputs with 95% confidence" in page.text
     assert f"{t.n_accepted:,} of {t.n:,} rows lie there, {t.errors_accepted} of them wrong" in page.text
-    assert "out of 10" in page.text  # rankings: entropy and total entropy are one
+    assert "out of 10 that rank differently" in page.text  # rankings: entropy and total entropy are one
 
 
 def test_the_table_has_all_scores_and_the_charts_eight(example, page, payload):
@@ -142,7 +142,7 @@ def test_the_table_has_all_scores_and_the_charts_eight(example, page, payload):
     assert [row[0] for row in payload["table"].rows] == best_first
     assert "Best UQ-AUC first." in page.text
     assert len(payload["shown"]) == 8
-    assert "The 8 best scores of 10" in page.text
+    assert "The 8 best of 10 scores that rank differently" in page.text
     for name in example.scores:
         assert str(example[name, "uq_auc"]) in page.text
 
