@@ -410,22 +410,6 @@ def test_the_symbols_are_those_that_the_papers_pdf_prints():
         assert not re.search(mirrored, text), path
 
 
-def test_readme_rounds_the_numbers_of_the_page_that_reproduces_the_paper():
-    page = (DOCS / "reproduction.md").read_text(encoding="utf-8").split("\n## ")[1]
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if line.startswith("| UQ-")]
-    cells = {}
-    for name, *of_truths in rows:
-        kind = next(kind for kind in ("paper", "any d", "0.75 ≤ d ≤ 2.4") if kind in name)
-        for truth, cell in zip(("phi", "varphi"), of_truths, strict=True):
-            cells[name.split(",")[0], kind, truth] = re.findall(r"\d+\.\d+", cell)
-    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
-    sentence = readme[readme.index("The paper, [reproduced]") : readme.index("## Try it")]
-    for metric, truth in (("UQ-AUC", "phi"), ("UQ-C-index", "varphi")):
-        chosen, wide, paper = (cells[metric, kind, truth] for kind in ("0.75 ≤ d ≤ 2.4", "any d", "paper"))
-        for number in (chosen[0], wide[0], wide[1], paper[0]):
-            assert f"{float(number):.1f}%" in sentence, (metric, number)
-
-
 def test_the_inventory_has_every_figure_and_table_of_the_paper_and_names_that_exist():
     rows = [
         [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
