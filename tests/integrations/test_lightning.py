@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -99,9 +100,31 @@ def test_several_loaders_have_names_of_their_own(tmp_path):
 
 
 def test_outputs_that_it_cannot_read_are_refused_in_words(tmp_path):
+    turns = iter(["logits", "probs"])
+    net = Net(lambda logits, labels: {next(turns): logits.softmax(dim=1), "labels": labels})
+    with pytest.raises(uq.InputError, match='"logits" for some batches and "probs" for others'):
+        trainer(callback(), tmp_path).validate(net, DataLoader(rows(), batch_size=20), verbose=False)
     for answer, came in ((lambda *_: None, "NoneType"), (lambda *_: {"loss": 1.0}, r"\['loss'\]")):
         with pytest.raises(uq.InputError, match=f"validation_step returned {came}. Return"):
             trainer(callback(), tmp_path).validate(Net(answer), DataLoader(rows(), batch_size=40), verbose=False)
+
+
+def test_a_process_without_a_batch_logs_what_the_others_log(tmp_path, monkeypatch):
+    net = Net(lambda logits, labels: {"probs": logits.softmax(dim=1), "labels": labels})
+    run = trainer(callback(), tmp_path)
+    run.validate(net, DataLoader(rows(), batch_size=25), verbose=False)
+    logged, here, there = {}, callback(), callback()
+    with torch.no_grad():
+        for index, batch in enumerate(DataLoader(rows(), batch_size=25)):
+            there.on_validation_batch_end(run, net, net.validation_step(batch, index), batch, index)
+
+    def gather(parts, own):
+        parts[:] = [own, there._rows]
+
+    monkeypatch.setattr(torch.distributed, "all_gather_object", gather)
+    monkeypatch.setattr(net, "log_dict", logged.update)
+    here.on_validation_epoch_end(SimpleNamespace(sanity_checking=False, world_size=2), net)
+    check(logged, expected(net))
 
 
 @pytest.mark.slow

@@ -151,3 +151,31 @@ def test_what_is_no_fitted_classifier_is_an_error():
     ]:
         with pytest.raises(InputError, match=re.escape(says)):
             call()
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_laplace_torch_itself_gives_its_closed_forms_and_the_mean_of_its_draws():
+    laplace = pytest.importorskip("laplace")
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3))
+    for weights, structure in (("last_layer", "kron"), ("all", "full"), ("all", "diag")):
+        fitted = laplace.Laplace(model, "classification", subset_of_weights=weights, hessian_structure=structure)
+        with pytest.raises(InputError, match="`laplace` has seen no data"):
+            LaplaceModel(fitted)
+        fitted.fit(torch.utils.data.DataLoader(torch.utils.data.TensorDataset(X, Y), batch_size=4))
+        own = {name: value.clone() for name, value in model.state_dict().items()}
+        model.train()
+        for link in ("probit", "bridge", "bridge_norm"):
+            got = LaplaceModel(fitted, link_approx=link, samples=5).predict(LOADER)
+            np.testing.assert_allclose(got.probs, fitted(X, pred_type="glm", link_approx=link).detach(), atol=1e-5)
+            assert got.members.shape == (5, 12, 3)
+        for kind in ("glm", "nn"):
+            got = LaplaceModel(fitted, pred_type=kind, link_approx="mc", samples=400).predict(LOADER)
+            draws = fitted.predictive_samples(X, pred_type=kind, n_samples=400).numpy()
+            spread = np.hypot(draws.std(axis=0), got.members.std(axis=0)) / np.sqrt(400)
+            assert (abs(got.probs - draws.mean(axis=0)) < 6 * spread).all()
+            again = LaplaceModel(fitted, pred_type=kind, link_approx="mc", samples=400).predict(LOADER)
+            np.testing.assert_array_equal(again.members, got.members)
+        assert model.training
+        for name, value in model.state_dict().items():
+            torch.testing.assert_close(value, own[name])

@@ -94,6 +94,39 @@ def test_tensors_in_dicts_tuples_and_lists_are_cut_and_others_left():
     np.testing.assert_allclose(got.logits, whole.logits, atol=1e-6)
 
 
+def test_what_works_in_place_changes_neither_the_next_pass_nor_the_users_batches():
+    class InPlace(Small):
+        def forward(self, x):
+            x["a"] -= 1
+            return super().forward(x["a"].relu_())
+
+    kept = X.clone()
+    batches = [({"a": X[:16]}, Y[:16]), ({"a": X[16:]}, Y[16:])]
+    model = InPlace(5)  # halved, too
+    members = DeepEnsemble([model, model]).predict(batches).members
+    np.testing.assert_array_equal(members[0], members[1])
+    turned = TestTimeAugmentation(Small(99), [lambda x: x, lambda x: x.neg_(), lambda x: x]).predict(LOADER)
+    np.testing.assert_array_equal(turned.members[0], turned.members[2])
+    assert torch.equal(X, kept)
+
+
+def test_a_model_that_does_not_fit_on_the_device_is_one_error_and_comes_home():
+    homes = []
+
+    class Large(nn.Linear):
+        def to(self, device):
+            homes.append(str(device))
+            if str(device) == "meta":
+                raise torch.cuda.OutOfMemoryError("CUDA out of memory.")
+            return self
+
+    large = Large(4, 3)
+    with pytest.raises(InputError, match="The model does not fit into the memory of meta"):
+        Softmax(large, device="meta").predict(LOADER)
+    assert homes == ["meta", "cpu"]
+    assert large.training
+
+
 def test_a_batch_that_cannot_be_cut_is_an_error():
     packed = nn.utils.rnn.pack_sequence([torch.zeros(3, 4), torch.zeros(2, 4)])
 

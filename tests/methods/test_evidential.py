@@ -71,6 +71,11 @@ def test_what_cannot_be_used_is_an_error():
         (lambda: EvidentialNetwork(nn.Identity(), "tanh"), "`evidence` must be one of"),
         (lambda: network.loss(z, torch.tensor([0, 1]), form="mse"), "`form` must be one of"),
         (lambda: network.loss(z, torch.tensor([0, 1]), kl_weight=-1), "`kl_weight` must be a number ≥ 0; it is -1"),
+        (lambda: network.loss(z, torch.tensor([0.0, 1.5])), "`labels` hold torch.float32. Pass class indices"),
+        (lambda: network.loss(z, torch.tensor([0, 3])), r"`labels` must be class indices 0\.\.2; one is 3"),
+        (lambda: network.loss(z, torch.tensor([-1, 0])), r"`labels` must be class indices 0\.\.2; one is -1"),
+        (lambda: network.loss(z, np.array([0, 1])), "`labels` is a ndarray. Pass a tensor"),
+        (lambda: network.loss(z[:, :1], torch.tensor([0, 0])), r"`logits` have shape \(2, 1\)"),
         (lambda: network.loss(z, torch.tensor([0, 1, 2])), r"`logits` have shape \(2, 3\) and `labels` \(3,\)"),
     ]:
         with pytest.raises(InputError, match=says):

@@ -16,6 +16,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.naive_bayes import GaussianNB
+from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import check_estimator
 
@@ -113,6 +114,8 @@ def test_what_it_cannot_learn_from_is_refused_in_words(strip):
         MetaClassifier().fit((pred, x[:, 0]))
     with pytest.raises(uq.InputError, match="`cv`"):
         MetaClassifier(cv=1).fit(pred)
+    with pytest.raises(uq.InputError, match="`estimator` is a LinearSVC without predict_proba"):
+        MetaClassifier(LinearSVC()).fit(pred)
     with pytest.raises(uq.InputError, match="Only binary classification is supported"):
         MetaClassifier().fit(x, np.arange(1000) % 3)
 

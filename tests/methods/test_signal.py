@@ -94,6 +94,22 @@ def test_every_methods_own_score_beats_a_random_one(toy):
     assert {name: low for name, low in lows.items() if not low > 0} == {}
 
 
+@pytest.mark.parametrize("toy", TOYS)
+def test_a_classifier_of_mistakes_beats_a_random_score_with_and_without_the_inputs(toy):
+    pytest.importorskip("sklearn")
+    torch.manual_seed(0)
+    net, held, test = fit(make_net(), *draw(toy, 400, seed=0)), draw(toy, 400, seed=3), draw(toy, 1000, seed=1)
+    (seen, pred), random = (
+        (Softmax(net).predict([part]) for part in (held, test)),
+        np.random.default_rng(2).random(1000),
+    )
+    for given, asked in ((seen, pred), ((seen, held[0].numpy()), (pred, test[0].numpy()))):
+        own = uq.methods.MetaClassifier().fit(given).score_samples(asked)
+        found = uq.compare({"own": own, "random": random}, error=uq.truth.error_of(pred))
+        (pair,) = found.to_dict()["pairs"]
+        assert pair["low"] > 0
+
+
 def test_an_ensembles_mutual_information_rises_away_from_the_data():
     for toy in TOYS:
         x, y = draw(toy, 400, seed=0)

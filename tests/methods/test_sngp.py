@@ -46,6 +46,35 @@ def test_the_variance_and_the_logits_are_those_of_the_formulas():
         np.testing.assert_allclose(model.train()[1](model[0].eval()(X)), plain, atol=1e-5)
 
 
+def test_the_variance_stays_its_own_whatever_stands_behind_the_layer():
+    class Flipped(nn.Module):
+        def forward(self, z):
+            return z.flip(1) / 10
+
+    model = make_model()
+    plain = SNGP(model).fit(LOADER).predict(LOADER)
+    got = SNGP(nn.Sequential(model, Flipped())).predict(LOADER)
+    np.testing.assert_array_equal(got.scores["gp_variance"], plain.scores["gp_variance"])
+    np.testing.assert_allclose(got.logits, plain.logits[:, ::-1] / 10, atol=1e-6)
+
+
+def test_a_model_that_passes_its_last_layer_by_or_uses_it_twice_is_an_error():
+    class Twice(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.model, self.times = make_model(), 1
+
+        def forward(self, x):
+            return sum((self.model(x) for _ in range(self.times)), x[:, :3])
+
+    twice = Twice()
+    sngp = SNGP(twice).fit(LOADER)
+    for twice.times in (0, 2):
+        with pytest.raises(InputError, match=f"SNGP: the model ran its RandomFeatureGP {twice.times} times"):
+            sngp.predict(LOADER)
+    assert not twice.model[1]._forward_hooks
+
+
 def test_random_features_approximate_the_gaussian_kernel():
     layer = RandomFeatureGP(4, 2, random_features=4_000, length_scale=1.5)
     phi = layer.phi(X)
@@ -159,6 +188,10 @@ def test_what_cannot_be_used_is_an_error():
         (lambda: RandomFeatureGP(4, 2, ridge=-1), "`ridge` must be a number above 0"),
         (lambda: RandomFeatureGP(4, 2, mean_field=-1), "`mean_field` must be a number ≥ 0"),
         (lambda: spectral_bound(nn.ReLU()), "no linear or convolutional layer"),
+        (
+            lambda: spectral_bound(make_model()),
+            "a RandomFeatureGP, whose weights must stay free. Pass the layers below",
+        ),
         (lambda: spectral_bound(bounded), "parametrized already"),
         (lambda: spectral_bound(nn.Linear(2, 2), 0), "`bound` must be a number above 0"),
     ]:

@@ -16,7 +16,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import RandomForestClassifier
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import cross_val_score, train_test_split
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
@@ -162,6 +162,8 @@ def test_what_cannot_work_is_refused_in_words(digits):
         SelectiveClassifier(GaussianNB(), "max_logit").fit(x, y)
     with pytest.raises(uq.InputError, match="DummyClassifier has none whose mean its probabilities are"):
         SelectiveClassifier(DummyClassifier(), "vote_entropy").fit(x, y)
+    with pytest.raises(uq.InputError, match="LinearRegression has no predict_proba"):
+        SelectiveClassifier(LinearRegression()).fit(x, y)
 
 
 RUNS, RISK, LEVEL = 600, 0.1, 0.9

@@ -264,6 +264,8 @@ def test_bad_input_is_refused_in_the_words_of_arrays():
         (lambda: fn.uq_auc(tensor(1.0), bits), "`score` has shape (). Pass one number per row"),
         (lambda: fn.uq_auc([0.1, 0.2, 0.3], bits), "`score` is no tensor (list)"),
         (lambda: fn.uq_auc(good.to(torch.complex64), bits), "`score` holds torch.complex64, not numbers"),
+        (lambda: fn.uq_auc(good.to(torch.float8_e5m2), bits), "`score` holds torch.float8_e5m2, which torch cannot"),
+        (lambda: fn.uq_c_index(good, good.to_sparse()), "`loss` is a sparse or nested tensor. Pass a dense one"),
         (lambda: fn.uq_auc(good, bits.to("meta")), "`error` is on meta but `score` on cpu"),
         (lambda: fn.selective_accuracy(good, bits, 1.5), "`coverage` must lie in (0, 1]"),
         (lambda: fn.estimate("brier", good, bits), "brier is not computed on tensors; uqeval.estimate takes arrays"),

@@ -10,7 +10,7 @@ import warnings
 import numpy as np
 import pytest
 
-from cases import noted
+from cases import each, noted
 from uqeval import estimate
 from uqeval._errors import InputError, UndefinedMetricWarning, UQWarning
 from uqeval.distributed import StreamState
@@ -131,6 +131,34 @@ def test_batches_of_different_dtypes_are_compared_exactly():
     assert float(metric.compute()) == float(
         fn.uq_auc(tensor([2**24 + 1, 2**24, 1.5, 2.5], dtype=torch.float64), tensor([1, 0, 0, 1]))
     )
+
+
+@each("options", [{}, {"bins": 1 << 10}])
+def test_integers_that_would_tie_as_floats_are_refused(options):
+    score, error = tensor([2**60, 2**60 + 1]), tensor([0, 1])
+    assert fn.uq_auc(score, error) == 1.0
+    with pytest.raises(InputError, match="`score` holds the integer 1152921504606846976, which float64 cannot tell"):
+        ut.UQAUC(**options).update(score, error)
+    metric = ut.UQAUC(**options)
+    metric.update(score - 2**60 + 2**53 - 1, error)
+    assert metric.compute() == 1.0 if not options else metric.compute_bounds().upper == 1.0
+
+
+@each("convert", [lambda m: m.to(torch.bfloat16), lambda m: m.set_dtype(torch.float16), lambda m: m.double().half()])
+@each("options", [{}, {"bins": 1 << 20}])
+def test_rows_stay_as_exact_as_they_came_when_a_model_takes_another_dtype(convert, options):
+    given = columns()
+    score, error = given["score"].to(torch.float64) + 1e-3 * torch.rand(400, dtype=torch.float64), given["error"]
+    metric, expected = ut.UQAUC(**options), ut.UQAUC(**options)
+    for start, stop in ((0, 250), (250, 400)):
+        for one in (metric, expected):
+            one.update(score[start:stop], error[start:stop])
+        convert(metric)
+    assert torch.equal(metric.compute(), expected.compute())
+    metric.reset()
+    metric.update(score, error)
+    assert torch.equal(metric.compute(), expected.compute())
+    assert str(metric.to("meta").device) == "meta"
 
 
 def test_a_collection_shares_the_rows_and_passes_each_metric_what_it_takes():

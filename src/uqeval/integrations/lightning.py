@@ -22,7 +22,7 @@ except ModuleNotFoundError:
 
 from torch import distributed
 
-Rows = tuple[Any, Any]  # outputs and labels of a batch, on the host
+Rows = tuple[str, Any, Any]  # "logits" or "probs", those and the labels of a batch, on the host
 
 
 class UQCallback(Callback):  # type: ignore[misc]  # of a package that may not be there
@@ -57,7 +57,6 @@ class UQCallback(Callback):  # type: ignore[misc]  # of a package that may not b
         super().__init__()
         self.scores, self.metrics, self.level, self.prefix = scores, metrics, level, prefix
         self._rows: dict[int, list[Rows]] = {}
-        self._kind = "logits"
 
     def on_validation_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         """Forgets the rows of the epoch before."""
@@ -74,20 +73,24 @@ class UQCallback(Callback):  # type: ignore[misc]  # of a package that may not b
         if kind is None or labels is None:
             came = list(outputs) if isinstance(outputs, Mapping) else type(outputs).__name__
             raise InputError(f'validation_step returned {came}. Return {{"logits": …, "labels": …}} for UQCallback.')
-        self._kind = kind
-        rows = (outputs[kind].detach().cpu().double().numpy(), labels.detach().cpu().numpy())
+        rows = (kind, outputs[kind].detach().cpu().double().numpy(), labels.detach().cpu().numpy())
         self._rows.setdefault(dataloader_idx, []).append(rows)
 
     def on_validation_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         """Evaluates and logs; not on the few batches of the sanity check."""
         if trainer.sanity_checking:
             return
-        for index, rows in _of_all_processes(self._rows, trainer.world_size).items():
-            outputs, labels = (np.concatenate(parts) for parts in zip(*rows, strict=True))
-            given: dict[str, Any] = {self._kind: outputs}
-            pred = Predictions(labels, **given)
+        found = _of_all_processes(self._rows, trainer.world_size)
+        for index, rows in found.items():
+            kinds, outputs, labels = zip(*rows, strict=True)
+            if len({*kinds}) > 1:
+                raise InputError(
+                    'validation_step returned "logits" for some batches and "probs" for others. Choose one.'
+                )
+            given: dict[str, Any] = {kinds[0]: np.concatenate(outputs)}
+            pred = Predictions(np.concatenate(labels), **given)
             ev = evaluate(pred, scores=self.scores, metrics=self.metrics, level=self.level)
-            prefix = f"{self.prefix}dataloader_{index}/" if len(self._rows) > 1 else self.prefix
+            prefix = f"{self.prefix}dataloader_{index}/" if len(found) > 1 else self.prefix
             pl_module.log_dict(named_numbers(ev, prefix))
         self._rows = {}
 
@@ -98,4 +101,5 @@ def _of_all_processes(rows: dict[int, list[Rows]], processes: int) -> dict[int, 
         return rows
     parts: list[Any] = [None] * processes
     distributed.all_gather_object(parts, rows)
-    return {index: [batch for part in parts for batch in part.get(index, [])] for index in rows}
+    indices = sorted({index for part in parts for index in part})  # a process may have had no batch
+    return {index: [batch for part in parts for batch in part.get(index, [])] for index in indices}

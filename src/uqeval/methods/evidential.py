@@ -101,13 +101,9 @@ class EvidentialNetwork:
         """
         check_choice("form", form, list(_RISKS))
         check_number("kl_weight", kl_weight, zero=True)
-        if logits.ndim != 2 or labels.shape != logits.shape[:1]:
-            raise InputError(
-                f"`logits` have shape {tuple(logits.shape)} and `labels` {tuple(labels.shape)}. "
-                f"Pass (batch, K) and class indices (batch,)."
-            )
+        classes = _check_batch(logits, labels)
         alpha = self._alpha(logits)
-        truth = nn.functional.one_hot(labels.long(), logits.shape[1]).to(alpha.dtype)
+        truth = nn.functional.one_hot(labels.long(), classes).to(alpha.dtype)
         risk = _RISKS[form](alpha, alpha.sum(dim=1, keepdim=True), truth)
         return (risk + kl_weight * kl_to_uniform(truth + (1 - truth) * alpha)).mean()
 
@@ -131,6 +127,24 @@ class EvidentialNetwork:
 
     def _alpha(self, logits: Tensor) -> Tensor:
         return _EVIDENCE[self.evidence](logits) + 1
+
+
+def _check_batch(logits: Any, labels: Any) -> int:
+    """How many classes there are; refuses what is no batch of logits and class indices."""
+    for name, value in (("logits", logits), ("labels", labels)):
+        if not isinstance(value, Tensor):
+            raise InputError(f"`{name}` is a {type(value).__name__}. Pass a tensor.")
+    if logits.ndim != 2 or logits.shape[1] < 2 or labels.shape != logits.shape[:1]:
+        raise InputError(
+            f"`logits` have shape {tuple(logits.shape)} and `labels` {tuple(labels.shape)}. "
+            f"Pass (batch, K), K ≥ 2, and class indices (batch,)."
+        )
+    classes = int(logits.shape[1])
+    if labels.is_floating_point() or labels.is_complex():
+        raise InputError(f"`labels` hold {labels.dtype}. Pass class indices, as labels.long() if they are whole.")
+    if (bad := (labels < 0) | (labels >= classes)).any():  # `one_hot` looks too, but does not say which
+        raise InputError(f"`labels` must be class indices 0..{classes - 1}; one is {int(labels[bad][0])}.")
+    return classes
 
 
 def kl_to_uniform(alpha: Tensor) -> Tensor:

@@ -21,7 +21,7 @@ from torch import nn
 
 from uqeval._check import Float, Int, check_labels, check_seed, to_array
 from uqeval._errors import InputError
-from uqeval.methods.parts import Parts
+from uqeval.methods.parts import Parts, is_full
 
 Device: TypeAlias = str | torch.device | None
 Model: TypeAlias = Callable[[Any], Any]
@@ -82,7 +82,7 @@ def ready(model: nn.Module, device: Device, *, active: Iterable[nn.Module] = ())
     modes = [(module, module.training) for module in model.modules()]
     try:
         if target != home:
-            model.to(target)  # outside inference mode, where the parameters could not be trained any more
+            _move(model, target)
         model.eval()
         for layer in active:
             layer.training = True
@@ -92,6 +92,17 @@ def ready(model: nn.Module, device: Device, *, active: Iterable[nn.Module] = ())
             module.training = training  # not .train(): it would recurse, and users override it
         if target != home:
             model.to(home)
+
+
+def _move(model: nn.Module, target: torch.device) -> None:
+    try:
+        model.to(target)  # outside inference mode, where the parameters could not be trained any more
+    except RuntimeError as error:
+        if not is_full(error):
+            raise
+        raise InputError(
+            f"The model does not fit into the memory of {target}. Free some, use a smaller model, or pass device=None."
+        ) from None
 
 
 def _target(home: torch.device, device: Device) -> torch.device:

@@ -100,8 +100,11 @@ class MetaClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
             raise InputError("MetaClassifier met only one class: it needs right and wrong predictions to learn from.")
         default = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
         model = default if self.estimator is None else self.estimator
+        fitted = clone(model).fit(features, wrong)
+        if not hasattr(fitted, "predict_proba"):  # of some it is not known before
+            raise InputError(f"`estimator` is a {type(model).__name__} without predict_proba. Pass one that has it.")
         self.cross_fitted_ = self._cross_fitted(model, features, wrong, _predictions_in(X))
-        self.estimator_ = clone(model).fit(features, wrong)
+        self.estimator_ = fitted
         return self
 
     def predict_proba(self, X: Any) -> Float:

@@ -19,6 +19,8 @@ _FULL = ("out of memory", "can't allocate memory", "not enough memory", "alloc_f
 
 def moved(x: Any, device: torch.device) -> Any:
     """Tensors in tuples, lists and dicts too; whatever else has a method `to` (packed sequences) moves itself."""
+    if isinstance(x, Tensor):
+        return x.to(device, copy=True)  # a model or augmentation that works in place would change the next pass
     return x.to(device) if hasattr(x, "to") else _inside(x, lambda part: moved(part, device))
 
 
@@ -69,7 +71,7 @@ class Parts:
                 with torch.inference_mode():
                     output = model(part)
             except RuntimeError as error:
-                if not _is_full(error):
+                if not is_full(error):
                     raise
                 if count < 2:
                     self._fail("not even one row fits", 'Free some, use a smaller model, or pass device="cpu".')
@@ -90,6 +92,6 @@ class Parts:
         raise InputError(f"{self.method}: {what} into the memory of {self.device}. {advice}") from None
 
 
-def _is_full(error: RuntimeError) -> bool:
+def is_full(error: RuntimeError) -> bool:
     said = str(error).lower()
     return isinstance(error, torch.cuda.OutOfMemoryError) or any(words in said for words in _FULL)

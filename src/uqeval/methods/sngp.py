@@ -83,6 +83,8 @@ def spectral_bound(model: nn.Module, bound: float = 0.95) -> nn.Module:
     """
     check_number("bound", bound)
     layers = [module for module in check_model("model", model).modules() if isinstance(module, _LAYERS)]
+    if any(isinstance(module, RandomFeatureGP) for module in model.modules()):
+        raise InputError("`model` has a RandomFeatureGP, whose weights must stay free. Pass the layers below it.")
     if not layers:
         raise InputError("`model` has no linear or convolutional layer. Pass the layers below the Gaussian process.")
     for layer in layers:
@@ -267,15 +269,23 @@ class SNGP:
             Passes("SNGP", loader, 1, progress, classes=lambda columns: columns - 1) as passes,
             ready(self.model, self.device) as where,
         ):
-            hook = self._layer.register_forward_hook(_with_variance)
-            try:
-                passes.run(self.model, where)
-            finally:
-                hook.remove()
+            passes.run(self._with_variance, where)
         outputs, labels = passes.result()
         return Predictions(labels, logits=outputs[0, :, :-1], scores={"gp_variance": outputs[0, :, -1]})
 
+    def _with_variance(self, x: Any) -> Any:
+        """The model's output, whatever stands behind the layer, and the variance as one more column."""
+        seen: list[Tensor] = []
 
-def _with_variance(layer: RandomFeatureGP, inputs: tuple[Tensor], output: Tensor) -> Tensor:
-    """The variance as one more column."""
-    return torch.cat([output, layer.variance(layer.phi(inputs[0]))[:, None]], dim=1)
+        def note(layer: RandomFeatureGP, inputs: tuple[Tensor], output: Tensor) -> None:
+            seen.append(layer.variance(layer.phi(inputs[0])))
+
+        hook = self._layer.register_forward_hook(note)
+        try:
+            output = self.model(x)
+        finally:
+            hook.remove()
+        if len(seen) != 1:
+            raise InputError(f"SNGP: the model ran its RandomFeatureGP {len(seen)} times for a batch. Run it once.")
+        fits = isinstance(output, Tensor) and output.ndim == 2 and len(output) == len(seen[0])
+        return torch.cat([output, seen[0][:, None]], dim=1) if fits else output

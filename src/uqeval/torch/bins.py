@@ -13,7 +13,7 @@ from torch import Tensor
 from uqeval._check import check_count
 from uqeval._errors import InputError
 from uqeval.metrics.bounds import Bounds, error_bounds
-from uqeval.torch.checks import as_bits
+from uqeval.torch.checks import as_bits, as_floats
 
 _MOST = 1 << 24
 # name: what a stretch without rows has, how processes join, dtype
@@ -35,7 +35,7 @@ def check_bins(bins: Any) -> int:
 def add_rows(states: dict[str, Tensor], score: Tensor, error: Tensor) -> Tensor:
     """Counts rows, in place; whether one of them is no score or no error."""
     bits, odd = as_bits(error)
-    values = (score + 0).to(torch.float64)  # −0.0 becomes 0.0
+    values = as_floats("score", score) + 0  # −0.0 becomes 0.0
     stretch = stretch_of(values, len(states["right"]))
     wrong = bits.to(torch.int64)
     states["right"].scatter_add_(0, stretch, 1 - wrong)

@@ -6,9 +6,9 @@ fixed size, and gives certain bounds in place of an interval.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import reduce
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -22,7 +22,7 @@ from uqeval.inference.result import Estimate
 from uqeval.metrics.bounds import Bounds
 from uqeval.metrics.registry import Metric as Record
 from uqeval.torch.bins import STATES, add_rows, bounds_of, check_bins
-from uqeval.torch.checks import check_tensors
+from uqeval.torch.checks import as_floats, check_tensors
 from uqeval.torch.functional import value_of
 from uqeval.torch.tallies import estimate_of
 
@@ -46,9 +46,20 @@ class Ranking(Metric):
             self.add_state(name, default=[], dist_reduce_fx="cat")
 
     def _add(self, **batch: Tensor) -> None:
-        for (name, _), rows in zip(batch.items(), check_tensors(0, **batch), strict=True):
-            exact = torch.float64 if name != "error" else torch.float32  # of integers; errors are 0 or 1
-            getattr(self, name).append(rows if rows.dtype in _DTYPES else rows.to(exact))
+        for name, rows in zip(batch, check_tensors(0, **batch), strict=True):
+            if rows.dtype not in _DTYPES:  # integers; errors are 0 or 1
+                rows = rows.to(torch.float32) if name == "error" else as_floats(name, rows)
+            getattr(self, name).append(rows)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], exclude_state: Sequence[str] = "") -> Self:
+        """Moves the states, as part of a model too; what was given stays as exact as it came, whatever the dtype."""
+
+        def kept(state: Tensor) -> Tensor:
+            found = fn(state)
+            return found if found.dtype == state.dtype else state.to(found.device)
+
+        super()._apply(kept, exclude_state)
+        return self
 
     def _rows(self) -> list[Tensor]:
         states = [getattr(self, name) for name in self._metric.needs]
