@@ -58,7 +58,7 @@ def _side(column: int) -> str:
     """Names to the left, numbers one below the other: a notebook has no style for them."""
     if column == 0:
         return "text-align: left"
-    return "text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums"
+    return "text-align: right; padding-left: 1em; white-space: nowrap; font-variant-numeric: tabular-nums"
 
 
 def _cell(column: int, text: str) -> str:
@@ -103,9 +103,9 @@ def as_html(parts: Iterable[str | Grid], strong: Collection[str] = ()) -> str:
 
 
 def _words(text: str, strong: bool) -> str:
-    text, element = text.strip("\n"), "pre" if "\n" in text.strip("\n") else "p"
+    text = text.strip("\n")
     words = f"<strong>{html.escape(text)}</strong>" if strong else html.escape(text)
-    return f"<{element}>{words}</{element}>"
+    return f'<pre style="white-space: pre-wrap">{words}</pre>' if "\n" in text else f"<p>{words}</p>"
 
 
 def as_text(parts: Iterable[str | Grid]) -> str:

@@ -131,7 +131,8 @@ def test_rows_that_cannot_count_are_refused_with_their_file_and_change_nothing(p
     assert waiting[1]["waiting"] == 200
     score = write(tmp_path / "gaps.csv", table(3) | {"score_mine": [None] + [0.5] * 199})
     for path, text in (
-        (write(tmp_path / "two.csv", {"id": ["2-0", "2-1"], "error": [0, 2]}), "must lie in [0, 1]"),
+        (write(tmp_path / "two.csv", {"id": ["2-0", "2-1"], "error": [0, 2]}), "is 2 at row 1; it must be 0 or 1"),
+        (write(tmp_path / "part.csv", {"id": ["2-0"], "error": [0.5]}), "is 0.5 at row 0; it must be 0 or 1"),
         (write(tmp_path / "half.csv", {"id": ["2-0"], "loss": [0.5]}), "chosen for 0/1 errors"),
         (write(tmp_path / "twice.csv", {"id": ["2-0", "2-0"], "error": [0, 1]}), "the id '2-0' comes twice"),
         (write(tmp_path / "none.csv", {"id": ["2-0"], "error": [None]}), "is empty at row 0"),
@@ -150,6 +151,8 @@ def test_rows_that_cannot_count_are_refused_with_their_file_and_change_nothing(p
         succeed(promise, write(tmp_path / "turned.csv", turned), *state)
     )
     assert status(promise, tmp_path / "late.csv", *state)[1]["check"] == before[1]["check"]
+    (tmp_path / "nothing.csv").write_text("id,error\n")
+    assert "nothing.csv holds no rows" in words(succeed(promise, tmp_path / "nothing.csv", *state))
 
 
 def test_prometheus_text_is_whole_escaped_and_keeps_drift_apart(promise, tmp_path):

@@ -624,6 +624,6 @@ def test_text_shows_at_most_a_few_lines_with_the_last_threshold():
         assert len(lines) <= 2 + 40
         assert lines[-1].startswith(str(n - 1))
         assert "100.0%" in lines[-1]
-        assert found._repr_html_().startswith("<pre>")
+        assert found._repr_html_().startswith("<pre ")
         assert isinstance(found, RiskMap)
         assert len(repr(found)) < 300

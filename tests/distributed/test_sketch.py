@@ -450,7 +450,7 @@ def test_a_result_tells_what_it_is():
     assert plain["uq_auc"]["width"] == found.uq_auc.upper - found.uq_auc.lower
     assert list(found.to_frame("polars")["metric"]) == ["uq_auc", "uq_c_index", "aurc", "augrc"]
     assert isinstance(found, StreamResult)
-    assert "<pre>" in found._repr_html_()
+    assert "<pre " in found._repr_html_()
 
 
 # ---- one pass -------------------------------------------------------------------------------------------------

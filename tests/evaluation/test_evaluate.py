@@ -1024,8 +1024,8 @@ def test_a_notebook_shows_the_verdict_first_and_tables_whose_numbers_are_aligned
     for row in page.split("<tr>")[1:]:
         first, *numbers = row.split("</tr>")[0].replace("</th>", "</td>").split("</td>")[:-1]
         assert 'style="text-align: left"' in first
-        assert all("text-align: right; white-space: nowrap" in number for number in numbers)
-    assert "<pre>" not in page
+        assert all("text-align: right; padding-left: 1em; white-space: nowrap" in number for number in numbers)
+    assert "<pre" not in page
     assert "*" not in page
 
 

@@ -17,6 +17,7 @@ from uqeval.monitor import Batch, Options, e_bh, opened
 from uqeval.monitor.drift import reference
 from uqeval.monitor.journal import Journal
 from uqeval.monitor.state import HISTORY
+from uqeval.monitor.words import status_lines
 
 PROMISE = Threshold.from_value(0.5, max_risk=0.1)
 
@@ -250,6 +251,20 @@ def test_a_group_that_breaks_the_promise_is_named_and_stays_named(tmp_path):
     assert good.named == status.named
     looks = Journal(tmp_path / "s" / HISTORY, "x").entries[1:]
     assert [entry["named"] for entry in looks if entry["named"]] == [status.named]
+
+
+def test_a_group_that_is_broken_comes_before_all_rows_together_that_are_not(tmp_path):
+    good = [batch(k, 400, risk=0.0) for k in range(4)]
+    mixed = [batch(k, 400, risk=0.0, groups=("c",) * 12 + ("a", "b") * 194) for k in range(10, 14)]
+    for one in mixed:
+        one.error[:12] = 1.0
+    status, _ = run(tmp_path / "s", mixed)
+    assert status.check.holds
+    assert list(status.named) == ["c"]
+    first, second, *_ = status_lines(PROMISE, status)
+    assert first.startswith("The promise no longer holds in 1 of 3 groups: c ")
+    assert second.startswith("All rows together: nothing speaks against the promise")
+    assert status_lines(PROMISE, run(tmp_path / "t", good)[0])[0].startswith("Nothing speaks against the promise")
 
 
 def test_the_state_as_json_has_no_nan(tmp_path):

@@ -109,4 +109,8 @@ def read_labels(path: str, options: Columns) -> Labels:
         raise InputError(f"{path}: column `{column}` ({role}) must hold numbers.") from None
     if (rows := np.flatnonzero(~np.isfinite(numbers))).size:
         raise InputError(f"{path}: column `{column}` ({role}) is {numbers[rows[0]]:g} at row {rows[0]}. Mend that row.")
+    if role in ("error", OPPOSITE["error"]) and (rows := np.flatnonzero((numbers != 0) & (numbers != 1))).size:
+        raise InputError(
+            f"{path}: column `{column}` ({role}) is {numbers[rows[0]]:g} at row {rows[0]}; it must be 0 or 1."
+        )
     return Labels(names, 1 - numbers if role in OPPOSITE.values() else numbers, None)

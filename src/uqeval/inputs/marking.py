@@ -10,8 +10,9 @@ import csv
 import io
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -59,6 +60,7 @@ class Marker(Protocol):
         ...
 
 
+Piece = tuple["pa.Table", Any]  # the columns that are needed, and what is written
 MakeMarker = Callable[[Sequence[str]], Marker]  # from the names of the columns
 
 
@@ -139,7 +141,7 @@ def mark_file(path: str, out: str | os.PathLike[str], column: str, make: MakeMar
             part, column, _CODECS.get(Path(out).suffix.lower()) if is_packed(os.fspath(out)) else None
         ) as write:
             rows = true = 0
-            for table, piece in source.pieces(marker.needed):
+            for table, piece in stack.enter_context(closing(_ahead(source.pieces(marker.needed)))):
                 try:
                     marks = marker(table) if len(table) else np.empty(0, np.bool_)
                 except InputError as error:
@@ -149,11 +151,20 @@ def mark_file(path: str, out: str | os.PathLike[str], column: str, make: MakeMar
     return Marked(rows, true)
 
 
+def _ahead(pieces: Iterator[Piece]) -> Generator[Piece, None, None]:
+    """While one piece is marked and written, the next one is read: most of the time is Arrow's, which needs no lock."""
+    with ThreadPoolExecutor(1, "uqeval-read") as reader:
+        coming = reader.submit(next, pieces, None)
+        while (piece := coming.result()) is not None:
+            coming = reader.submit(next, pieces, None)
+            yield piece
+
+
 class _Source(NamedTuple):
     """An open file: its columns; pieces of it, as the columns that are needed and as what is written; the writer."""
 
     names: list[str]
-    pieces: Callable[[Sequence[str]], Iterator[tuple[pa.Table, Any]]]
+    pieces: Callable[[Sequence[str]], Iterator[Piece]]
     writer: Callable[[Path, str, str | None], Any]
 
 

@@ -145,7 +145,7 @@ class Monitor:
             return None
         notes, rows, ids, waiting = self._sorted_out(batch)
         if batch.ids is not None and not rows and not waiting:
-            return notes or None
+            return notes or (None if batch.ids else [f"{batch.source} holds no rows."])
         entry: dict[str, Any] = {
             "look": len(self.looks) + 1,
             "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),

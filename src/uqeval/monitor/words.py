@@ -6,10 +6,12 @@ from uqeval.monitor.state import Status
 
 
 def status_lines(promise: Threshold, status: Status) -> list[str]:
-    """The answer on the risk first; then which groups, who waits, and the scores."""
+    """What is broken first, of all rows or of groups; then who waits, and the scores."""
     lines = [_answer(promise, status)]
     if status.groups:
         lines += [_groups(status, 1 - promise.level if status.check is None else 1 - status.check.level)]
+    if status.named and status.check is not None and status.check.holds:
+        lines = [lines[1], f"All rows together: {lines[0][0].lower()}{lines[0][1:]}"]
     if status.check is not None and status.check.alarm_after is not None:
         lines += [f"The alarm for all rows came after {status.check.alarm_after:,} labelled rows."]
     if status.waiting:
