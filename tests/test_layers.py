@@ -12,6 +12,7 @@ SRC = ROOT / "src" / "uqeval"
 # A module imports only from those before it (or from its own folder).
 LAYERS = [
     "_version",
+    "_signs",
     "_errors",
     "_lazy",
     "_lanes",

@@ -8,12 +8,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+from uqeval._signs import in_one_line
+
 
 class InputError(ValueError):
     """The input cannot be used; the message names the argument, shows what came and says what to do."""
 
     def __init__(self, message: str = "") -> None:
-        super().__init__(_LONG.sub(lambda found: f"{found[0][:80]}…", message))
+        super().__init__(_LONG.sub(lambda found: f"{found[0][:80]}…", in_one_line(message)))
 
 
 _LONG = re.compile(r"\S{1000,}")  # no path is as long: a cell, of which the beginning tells enough
@@ -48,7 +50,7 @@ _collector: ContextVar[list[str] | None] = ContextVar("uqeval_notes", default=No
 
 def notify(message: str, kind: type[UQWarning] = UQWarning, stacklevel: int = 2) -> None:
     """Warns, or adds to the notes that `collected` gathers in this thread."""
-    notes = _collector.get()
+    message, notes = in_one_line(message), _collector.get()
     if notes is None:
         warnings.warn(message, kind, stacklevel=stacklevel + 1)
     else:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from uqeval._errors import InputError
+from uqeval._errors import InputError, reason_of
 
 if sys.platform == "win32":
     import msvcrt
@@ -27,6 +27,12 @@ def check_target(path: str | os.PathLike[str], name: str = "`path`") -> Path:
     if not isinstance(path, str | os.PathLike) or not str(path):
         raise InputError(f'{name} must be a file name, as "report.html"; it is {path!r}.')
     target = Path(path)
+    try:
+        target.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except (OSError, ValueError) as error:  # a name that is too long, or holds a zero byte
+        raise InputError(f"{name}: {str(target)!r} is no name for a file ({reason_of(error)}).") from None
     if target.is_dir():
         example = target / f"report.{_USUAL.get(name, 'html')}"
         raise InputError(f"{name} is the folder {str(target)!r}. Pass a file name in it, as {str(example)!r}.")
@@ -44,8 +50,8 @@ def identity(path: str | os.PathLike[str]) -> tuple[int, int] | str:
     try:
         found = os.fstat(0) if path == "-" else os.stat(path)
         return found.st_dev, found.st_ino
-    except OSError:
-        return os.path.realpath(path)
+    except (OSError, ValueError):  # the latter of a zero byte
+        return os.path.abspath(path) if "\0" in os.fspath(path) else os.path.realpath(path)
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from uqeval import kernels
 from uqeval._check import check_choice
 from uqeval._errors import InputError
 from uqeval._files import json_value
+from uqeval._signs import in_one_line
 from uqeval._version import __version__
 
 SCHEMA_VERSION = 1  # of all JSON that is read back
@@ -35,7 +36,7 @@ class Grid(NamedTuple):
 
     def text(self) -> str:
         """Columns side by side."""
-        table = [self.head, *self.rows]
+        table = [[in_one_line(cell) for cell in line] for line in (self.head, *self.rows)]
         widths = [max(len(line[k]) for line in table) for k in range(len(self.head))]
         lines = ["  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in table]
         lines.insert(1, "─" * (sum(widths) + 2 * (len(widths) - 1)))
@@ -44,7 +45,8 @@ class Grid(NamedTuple):
     def markdown(self) -> str:
         """Lines of a Markdown file."""
         lines = [self.head, ["---"] * len(self.head), *self.rows]
-        return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+        cells = ([in_one_line(cell).replace("|", r"\|") for cell in line] for line in lines)
+        return "\n".join("| " + " | ".join(line) + " |" for line in cells)
 
     def html(self) -> str:
         """An element of a page."""
@@ -155,17 +157,23 @@ def to_frame(rows: list[dict[str, Any]], kind: str | None = None) -> Any:
 
 def csv_text(rows: Iterable[Mapping[str, Any]]) -> str:
     """Rows of one shape as CSV. A spreadsheet would compute a text that begins like a formula: it gets a ' in front."""
-    text, found = io.StringIO(), list(rows)
-    writer = csv.writer(text, lineterminator="\n")
-    if found:
-        writer.writerow([_unformulated(name) for name in found[0]])
-        writer.writerows([_unformulated(value) for value in row.values()] for row in found)
-    return text.getvalue()
+    found = list(rows)
+    table = [found[0], *(row.values() for row in found)] if found else []
+    return "".join(_csv_line(_unformulated(value) for value in line) for line in table)
+
+
+def _csv_line(cells: Iterable[Any]) -> str:
+    line = io.StringIO()
+    csv.writer(line, lineterminator="\r\n").writerow(cells)  # it quotes what holds a character of the line end
+    return f"{line.getvalue()[:-2]}\n"
+
+
+_FORMULA = tuple("=+-@\t\r\n＝＋－＠")  # wide ones, too, in a Japanese Excel (OWASP, CSV Injection)
 
 
 def _unformulated(value: Any) -> Any:
     """Only texts can be formulas: a negative number stays one."""
-    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
+    return f"'{value}" if isinstance(value, str) and value[:1] in _FORMULA else value
 
 
 def read_json(text: str | Path, what: str) -> dict[str, Any]:

@@ -241,3 +241,18 @@ def test_what_cannot_be_applied_is_refused_and_leaves_no_file(promise, tmp_path,
             apply_file(FAST, tmp_path / name, tmp_path / f"out{name[name.index('.') :]}", score="mine")
     assert [path for path in tmp_path.iterdir() if path.name.startswith(("out", "."))] == []
     assert set(before) <= set(tmp_path.iterdir())
+
+
+def test_a_score_that_can_be_computed_is_and_no_column_of_its_name_takes_its_place(example, promise, tmp_path):
+    computed = uq.scores.compute("entropy", example)
+    output = model_output(example)
+    right = promise.accept(computed).tolist()
+    foreign = output.append_column("entropy", pa.array(np.zeros(example.n)))
+    assert apply_file(promise, write(foreign, tmp_path / "f.parquet"), tmp_path / "out.parquet").rows == example.n
+    assert read(tmp_path / "out.parquet")["accept"].to_pylist() == right != [True] * example.n
+    own = output.append_column("score_entropy", pa.array(computed))
+    for table in (own, pa.table({"entropy": computed})):  # its own column; or nothing to compute it from
+        apply_file(promise, write(table, tmp_path / "f.parquet"), tmp_path / "out.parquet")
+        assert read(tmp_path / "out.parquet")["accept"].to_pylist() == right
+    with pytest.raises(uq.InputError, match="Collect it"):
+        promise.apply(pl.from_arrow(foreign).lazy())

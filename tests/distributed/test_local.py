@@ -289,3 +289,20 @@ distributed.evaluate({str(folder / "*.parquet")!r}, spill={str(spill)!r}, progre
     process.wait(timeout=20)
     process.stdout.close()
     assert os.listdir(spill) == []
+
+
+def test_a_name_that_a_column_and_a_score_share_means_the_score_on_an_engine_as_in_memory(folder):
+    rng = np.random.default_rng(0)
+    probs = rng.random(300)
+    table = {"label": rng.integers(0, 2, 300), "prob_0": probs, "prob_1": 1 - probs, "score_mine": rng.random(300)}
+    table |= {"mine": rng.random(300), "entropy": rng.random(300)}  # not what is asked for
+    pq.write_table(pa.table(table), folder / "f.parquet")
+    for name in ("mine", "entropy"):
+        found = [
+            uqeval.evaluate(folder / "f.parquet", scores=name, metrics="uq_auc", engine=engine)[name, "uq_auc"].value
+            for engine in ("memory", "local")
+        ]
+        assert found[0] == found[1]
+    pq.write_table(pa.table({"error": table["label"], "entropy": table["entropy"]}), folder / "own.parquet")
+    alone = uqeval.evaluate(folder / "own.parquet", scores="entropy", metrics="uq_auc", engine="local")
+    assert alone["entropy", "uq_auc"].value == uqeval.metrics.uq_auc(table["entropy"], table["label"])

@@ -5,6 +5,7 @@ from typing import Annotated
 from rich.markup import escape
 
 import uqeval
+from uqeval._signs import in_one_line
 from uqeval.cli import options as o
 from uqeval.cli.compare import print_comparison
 from uqeval.cli.output import check_outputs, print_evaluation, stdout, write_json
@@ -45,6 +46,6 @@ def demo(
     print_comparison(uqeval.compare(scores, error=error), out)
     for path in written:
         how = "tables, on paper" if path == pdf else "a threshold explorer, to open in a browser"
-        out.print(f"\nThe same with charts and {how}: [bold]{escape(path)}[/]")
+        out.print(f"\nThe same with charts and {how}: [bold]{escape(in_one_line(path))}[/]")
     out.print("\nNow your own predictions:  [bold]uqeval evaluate preds.csv[/]  and  [bold]uqeval compare preds.csv[/]")
     out.print("(columns: label, prob_<class>, …; or score_<name> and error; see uqeval evaluate --help)", style="dim")

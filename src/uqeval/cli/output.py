@@ -11,7 +11,7 @@ import re
 import sys
 from collections.abc import Iterable, Mapping
 from textwrap import wrap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -21,6 +21,7 @@ from rich.text import Text
 
 from uqeval._errors import InputError
 from uqeval._files import check_target, identity, write_whole
+from uqeval._signs import COMMAND, PICTURES, in_job_of_github, in_one_line, no_commands, visible
 from uqeval.cli.interrupt import stop_if_asked
 
 if TYPE_CHECKING:
@@ -33,11 +34,6 @@ if TYPE_CHECKING:
 _WORD = 16  # characters of a word that a narrow table keeps whole: "(0.1234–0.5678)"
 _CELL = 26  # characters of a metric column: "0.0059 (0.0043–0.0082) *"
 
-
-# What would move the cursor, change colours or turn the text around: shown as a picture of itself.
-_CONTROLS = {code: chr(0x2400 + code) for code in range(32) if chr(code) not in "\t\n"} | {127: "␡"}
-_CONTROLS |= dict.fromkeys((*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)), "\ufffd")
-_CONTROL = re.compile(f"[{''.join(map(chr, _CONTROLS))}]")
 # What a console without Unicode shows instead.
 _WORDS = {"↑": "up", "↓": "down", "→": "to", "–": "-", "−": "-", "—": "-", "≤": "<=", "≥": ">=", "≠": "!=", "±": "+-"}
 _WORDS |= {
@@ -62,7 +58,7 @@ _WORDS |= {
     "∖": "less",
     "½": "1/2",
 }
-_WORDS |= {picture: f"\\x{code:02x}" for code, picture in _CONTROLS.items() if picture != "\ufffd"} | {"\ufffd": "?"}
+_WORDS |= {picture: f"\\x{code:02x}" for code, picture in PICTURES.items() if picture != "\ufffd"} | {"\ufffd": "?"}
 
 
 # The same words as options, where a message speaks of arguments.
@@ -100,19 +96,35 @@ def in_options(message: str) -> str:
 
 
 class Terminal(Console):
-    """A console whose texts, which hold names from anywhere, cannot command the terminal."""
+    """A console whose texts, which hold names from anywhere, cannot command the terminal or add a line to it."""
+
+    def print(self, *objects: Any, **how: Any) -> None:
+        """A text with names is one line, but for where the console folds it; what has markup is ours."""
+        ours = how.get("markup") is not False
+        super().print(*(one if ours and isinstance(one, str) else _in_one_line(one) for one in objects), **how)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Every text goes through here."""
+        in_a_job = in_job_of_github()
         for segment in super().render(renderable, options):
-            if segment.control is None and _CONTROL.search(segment.text):
-                yield Segment(segment.text.translate(_CONTROLS), segment.style)
-            else:
+            if segment.control is not None:
                 yield segment
+            else:
+                text = visible(segment.text)
+                yield Segment(no_commands(text) if in_a_job else text, segment.style)
 
     def on_broken_pipe(self) -> None:
         """Whoever read has left; `main` knows what to do."""
         raise BrokenPipeError
+
+
+def _in_one_line(one: Any) -> Any:
+    if isinstance(one, str):
+        return in_one_line(one)
+    if isinstance(one, Text) and "\n" in one.plain:
+        one = one.copy()
+        one.plain = in_one_line(one.plain)
+    return one
 
 
 def stdout() -> Console:
@@ -168,9 +180,10 @@ def write_json(text: str, target: str) -> None:
     stop_if_asked()
     if target == "-":
         # JSON escapes what is below a blank; the rest of what commands a terminal too.
-        print(
-            _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}" if ord(found[0]) > 31 else found[0], _encodable(text))
+        text = COMMAND.sub(
+            lambda found: f"\\u{ord(found[0]):04x}" if ord(found[0]) > 31 else found[0], _encodable(text)
         )
+        print(text.replace("##[", "##\\u005b") if in_job_of_github() else text)
         return
     write_whole(target, text + "\n", "--json")
 

@@ -94,7 +94,8 @@ def power(
 
         write_json(to_json(answer), json)
     if json != "-":
-        stdout().print(text, markup=False)
+        for line in text.splitlines():
+            stdout().print(line, markup=False)
 
 
 def _two(scores: list[str] | None, versus: str | None) -> tuple[str, str | None]:

@@ -175,7 +175,7 @@ def _table(grid: Grid) -> Table:
     caption = Text(grid.caption or "")
     table = Table(title=caption, title_justify="left", title_style="bold", header_style="bold", padding=(0, 1))
     for name in grid.head:
-        table.add_column(name, overflow="fold")
+        table.add_column(Text(name), overflow="fold")
     for row in grid.rows:
         style = "dim italic" if row[0] in grid.marked else ""
         table.add_row(*(Text(cell, style=_STYLES.get(cell, style)) for cell in row))

@@ -14,6 +14,7 @@ from rich.text import Text
 
 import uqeval
 from uqeval._files import write_whole
+from uqeval._signs import in_job_of_github, visible
 from uqeval.cli.interrupt import stop_if_asked
 from uqeval.cli.output import stderr, stdout
 
@@ -76,10 +77,10 @@ def tell_github(result: GateResult, json: str | None) -> None:
     """Inside a job of GitHub Actions: lines beside the commit, and a table on the page of the job."""
     from uqeval.gate.outputs import summary, workflow_commands  # few commands have a gate
 
-    if os.environ.get("GITHUB_ACTIONS") == "true":
-        out = stderr() if json == "-" else stdout()  # it reads both
+    if in_job_of_github():
+        stop_if_asked()
         for line in workflow_commands(result):
-            out.print(Text(line), soft_wrap=True)
+            print(visible(line), file=sys.stderr if json == "-" else sys.stdout)  # it reads both
     if path := os.environ.get("GITHUB_STEP_SUMMARY"):
         try:
             with Path(path).open("a", encoding="utf-8", newline="\n") as file:

@@ -87,15 +87,15 @@ def apply_frame(promise: Promise, frame: Any, *, score: str | None, column: str,
     options = column_options(columns)
     if (query := lazy_frame(frame)) is None:
         return mark_frame(frame, column, partial(_marker, promise, options, score))
-    name = score_name(promise, score)
     names = query.collect_schema().names()
-    own = _own_column(name, names, options)
-    if own is None:
+    marker = _marker(promise, options, score, names)
+    if not isinstance(marker, _Plain):
+        name = score_name(promise, score)
         raise InputError(
             f"The lazy frame has no column of {name} (score_{name}); what must be computed from the model's output "
             f"needs rows in memory. Collect it, or write it to a file and use uqeval apply."
         )
-    return mark_lazy(query, column, own, promise.value if promise.feasible else None)
+    return mark_lazy(query, column, marker.column, promise.value if promise.feasible else None)
 
 
 def apply_file(
@@ -162,12 +162,6 @@ def score_name(promise: Promise, score: str | None) -> str:
     return name
 
 
-def _own_column(name: str, names: Sequence[str], options: Columns) -> str | None:
-    """The column that holds the score, where there is one."""
-    known = score_columns(options.score, names)
-    return known.get(name) or (name if name in names else None)
-
-
 @dataclass(frozen=True)
 class _Plain:
     """The score has a column."""
@@ -216,14 +210,9 @@ class _Computed:
 def _marker(promise: Promise, options: Columns, score: str | None, names: Sequence[str]) -> Marker:
     """From the names of the columns."""
     name = score_name(promise, score)
-    if (own := _own_column(name, names, options)) is not None:
+    if (own := score_columns(options.score, names).get(name)) is not None:
         return _Plain(promise, own)
-    needs = score_functions.available().get(name)
-    if needs is None:
-        raise InputError(
-            f'There is no column of the score "{name}" (score_{name}).{nearest(name, names)} '
-            f"The columns are: {listed(names)}."
-        )
+    needs = score_functions.available().get(name, ("",))
     without = dict.fromkeys(("label", "pred", "loss", "correct", "quality", "weight", "cluster", "group", "id"))
     for role in _TABLES.get(needs[0], ()):
         only = {other: None for other in _TABLES["probs"] if other != role}
@@ -233,6 +222,13 @@ def _marker(promise: Promise, options: Columns, score: str | None, names: Sequen
             plan = plan_columns([*names, _MADE_UP], chosen)
             if role in plan.parts:
                 return _Computed(promise, name, plan, chosen)
+    if name in names:  # after what is computed, as where the threshold was chosen
+        return _Plain(promise, name)
+    if not needs[0]:
+        raise InputError(
+            f'There is no column of the score "{name}" (score_{name}).{nearest(name, names)} '
+            f"The columns are: {listed(names)}."
+        )
     raise InputError(
         f'The score "{name}" has no column, and needs {needs[0]} to be computed from. The columns are: {listed(names)}.'
     )

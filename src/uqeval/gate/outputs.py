@@ -8,14 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from uqeval._signs import NOT_XML, visible
 from uqeval.gate.result import CODES, FAIL, PASS, UNCLEAR, GateResult, Verdict
 
 # Without xml.sax, which loads what talks to servers: 20 ms.
 _ESCAPES = str.maketrans(
     {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "\n": "&#10;", "\r": "&#13;", "\t": "&#9;"}
 )
-# XML 1.0 has no place for them, escaped or not.
-_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _MARKS = {PASS: "✅", FAIL: "❌", UNCLEAR: "❔"}
 _ELEMENT = {FAIL: "failure", UNCLEAR: "error"}  # of JUnit: what cannot be told is no pass, and no skip either
 
@@ -46,7 +45,7 @@ def _attribute(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    return _NOT_XML.sub("\ufffd", text).translate(_ESCAPES)
+    return NOT_XML.sub("\ufffd", text).translate(_ESCAPES)
 
 
 def summary(result: GateResult) -> str:
@@ -62,7 +61,7 @@ def summary(result: GateResult) -> str:
 
 def _cell(text: str) -> str:
     """Text in a cell of a Markdown table, with nothing in it that Markdown or HTML would obey."""
-    return re.sub(r"([\\`*_{}\[\]<>|#!~&@])", r"\\\1", " ".join(text.split()))
+    return re.sub(r"([\\`*_{}\[\]<>|#!~&@])", r"\\\1", visible(" ".join(text.split())))
 
 
 def workflow_commands(result: GateResult) -> Iterable[str]:

@@ -4,7 +4,7 @@ import glob
 import os
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +58,8 @@ def reading(name: str) -> Iterator[None]:
         ) from None
     except RecursionError:
         raise InputError(f"{name}: cannot be read; it is nested too deeply.") from None
+    except UnicodeEncodeError:
+        raise InputError(f"{name}: the file's name is not UTF-8, which Arrow needs. Rename it.") from None
     except UnicodeDecodeError as error:
         raise InputError(f"{name}: {_other_letters(error.object[error.start])}") from None
     except Exception as error:  # Arrow, zip, zlib, csv and Unicode each have kinds of their own
@@ -138,10 +140,15 @@ def _check_file(name: str) -> None:
             f'{name}: is a folder. Name its files, as in "{os.path.join(name, "*.parquet")}"; logs of LLMs are read '
             f"by uqeval.read_logs."
         )
+    if os.path.islink(name) and not os.path.exists(name):
+        raise InputError(f"{name}: is a link to {os.readlink(name)}, where there is no file.")
     if not os.path.exists(name):
-        folder = Path(name).parent
-        there = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
+        there: list[str] = []
+        with suppress(OSError, ValueError):  # no folder, or none that we may look into
+            there = os.listdir(Path(name).parent)
         raise InputError(f"{name}: there is no such file.{nearest(Path(name).name, there)}")
+    if not os.path.isfile(name) and name != os.devnull:
+        raise InputError(f"{name}: is no file but a pipe or a device. Save what it gives, or pipe it to `uqeval … -`.")
     if os.path.getsize(name) == 0:
         raise InputError(f"{name}: the file is empty (0 bytes).")
 

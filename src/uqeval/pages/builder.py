@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from uqeval._files import kept_text
 from uqeval._result import number, strict
+from uqeval._signs import drawable, visible
 from uqeval.decide.threshold import shown as printed
 from uqeval.pages.words import clip, count, folded, percent
 from uqeval.plot.names import shortened
@@ -40,6 +41,7 @@ def _environment() -> Environment:
 
     found = Environment(
         autoescape=True,
+        finalize=lambda value: visible(value) if type(value) is str else value,  # what is markup already is ours
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -108,5 +110,6 @@ def _policy(scripts: tuple[str, ...]) -> str:
 
 def _json(data: Any) -> str:
     """JSON that can stand inside a script element: no string can end it."""
-    text = json.dumps(strict(data), allow_nan=False, separators=(",", ":"))  # ASCII: U+2028 and such are escaped
+    # ASCII: U+2028 and such are escaped.
+    text = json.dumps(drawable(strict(data)), allow_nan=False, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")

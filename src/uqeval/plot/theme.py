@@ -19,6 +19,7 @@ from altair.utils.schemapi import debug_mode
 from numpy.typing import NDArray
 
 from uqeval import scores as score_functions
+from uqeval._signs import drawable
 from uqeval.plot.names import with_short_names
 
 # Okabe & Ito (2008) without yellow, which does not show on white; then Tol's "muted", the least alike first.
@@ -124,7 +125,8 @@ class Figure(alt.TopLevelMixin):
         spec: dict[str, Any] = super().to_dict(*args, **options)
         if "datasets" in spec:
             spec["datasets"] = {name: list(rows) for name, rows in spec["datasets"].items()}  # of `as_data`
-        return with_short_names(spec)
+        found: dict[str, Any] = drawable(with_short_names(spec))  # or the drawing ends this process
+        return found
 
     def to_html(self, *args: Any, **options: Any) -> str:
         """The HTML that `save` writes; options as in Altair."""

@@ -59,11 +59,15 @@ class Wanted:
                 f"weight=None to ignore it, or use uqeval.evaluate on data that fits in memory."
             )
         options = replace(self.options, cluster=None, group=None, weight=None, id=None, soft=None)
-        own = [name for name in self.scores or () if name in names]
+        rows = [name for name in names if name not in (self.cluster, self.group)]
+        known = score_columns(options.score, names)
+        own = [name for name in self.scores or () if name in names and name not in known]
+        with suppress(InputError):  # nothing to compute scores from
+            if (plan := plan_columns(rows, options)).tables or plan.members:  # computed, as in memory
+                own = [name for name in own if name not in score_functions.available()]
         if own:  # beside those that the pattern finds, which may be asked for by their short names
-            known = score_columns(options.score, names).values()
-            options = replace(options, score=tuple(dict.fromkeys([*known, *own])))
-        return plan_columns([name for name in names if name not in (self.cluster, self.group)], options), options
+            options = replace(options, score=tuple(dict.fromkeys([*known.values(), *own])))
+        return plan_columns(rows, options), options
 
     def columns(self, names: list[str], metrics: Iterable[Metric] | None = None) -> tuple[str, ...]:
         """What to read: plain columns where they are enough for these metrics, else all that have a part."""
