@@ -43,6 +43,12 @@ def reason_of(error: BaseException) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0].removesuffix(".")
 
 
+def share_hint(value: object) -> str:
+    """' Did you mean 0.05?' of a 5, where a share was asked for and percent came."""
+    percent = isinstance(value, int | float) and not isinstance(value, bool) and 1 <= value < 100
+    return f" Did you mean {value / 100:g}?" if percent else ""
+
+
 _collector: ContextVar[list[str] | None] = ContextVar("uqeval_notes", default=None)
 
 

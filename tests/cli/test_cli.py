@@ -498,6 +498,9 @@ BAD = {
     "score that needs members": (BASE, ["--scores", "mutual_information"], ["mutual_information", "members"]),
     "empty list of scores": (BASE, ["--scores", ","], ["score"]),
     "unknown metric": (BASE, ["--metrics", "uqauc"], ["uqauc", 'Did you mean "uq_auc"']),
+    "the usual name of a metric": (BASE, ["--metrics", "auroc"], ["auroc", 'Did you mean "uq_auc"']),
+    "no such group column": (BASE, ["--by", "ward"], ["`ward` (--by)", "Leave --by out"]),
+    "HTML named as a PDF": (BASE, ["--html", "page.pdf"], ["--html page.pdf is named as a PDF", "That is --pdf"]),
     "metric that needs soft labels": (BASE, ["--metrics", "kendall_phi"], ["kendall_phi", "soft_labels"]),
     "metric for two data sets": (BASE, ["--metrics", "ood_auroc"], ["ood_auroc"]),
     "empty list of metrics": (BASE, ["--metrics", ","], ["metrics"]),
@@ -528,6 +531,12 @@ def test_bad_input_gives_one_message_and_no_number(case, tmp_path):
     for part in parts:
         assert part in message
     assert fail("evaluate", path, *options, "--json", "-") == message
+
+
+def test_a_file_without_a_command_gets_the_command(csv):
+    done = spawn(csv)
+    assert done.returncode == 2
+    assert f"Try: uqeval evaluate {csv}" in done.stderr.decode()
 
 
 @each("name", ["a.parquet", "a.feather", "a.npz", "a.jsonl", "a.csv.gz"])

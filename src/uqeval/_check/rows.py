@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from uqeval._errors import InputError, UQWarning, notify
+from uqeval._errors import InputError, UQWarning, notify, share_hint
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -349,8 +349,7 @@ def _holds_objects(value: Any) -> bool:
 def check_level(level: float) -> float:
     """A confidence level strictly between 0 and 1."""
     if not isinstance(level, int | float | np.floating) or not 0 < level < 1:
-        hint = f" Did you mean {level / 100:g}?" if isinstance(level, int | float) and 1 < level < 100 else ""
-        raise InputError(f"`level` must lie strictly between 0 and 1, as 0.95; it is {level!r}.{hint}")
+        raise InputError(f"`level` must lie strictly between 0 and 1, as 0.95; it is {level!r}.{share_hint(level)}")
     return float(level)
 
 

@@ -8,6 +8,7 @@ import atexit
 import ctypes
 import gc
 import os
+import shlex
 import sys
 import warnings
 from collections.abc import Callable, Iterable
@@ -128,6 +129,9 @@ def main() -> None:
     _collect_seldom()
     use_words()
     called = sys.argv[1:2]  # help and mistakes speak of all commands
+    if called and called[0] not in COMMANDS and os.path.isfile(called[0]):
+        _say(f"{called[0]} is a file, and a command comes first. Try: uqeval evaluate {shlex.quote(called[0])}")
+        sys.exit(2)
     try:
         with interruptible():
             code = _run(called if called and called[0] in COMMANDS else COMMANDS)
@@ -154,7 +158,7 @@ def _run(commands: Iterable[str]) -> int:
     except SystemExit as stop:
         return _code(stop)
     except (InputError, MissingExtra) as error:
-        stderr().print(Text.assemble(("Error:", "bold red"), " ", in_options(str(error))), soft_wrap=True)
+        _say(in_options(str(error)))
         return 2
     except BrokenPipeError:  # `uqeval … | head`
         return _LEFT
@@ -165,6 +169,10 @@ def _run(commands: Iterable[str]) -> int:
         stderr().print("[bold red]Error:[/] the data do not fit into memory.", highlight=False)
         return 2
     return 0
+
+
+def _say(message: str) -> None:
+    stderr().print(Text.assemble(("Error:", "bold red"), " ", message), soft_wrap=True)
 
 
 def _code(stop: SystemExit) -> int:
