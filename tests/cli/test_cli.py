@@ -533,6 +533,15 @@ def test_bad_input_gives_one_message_and_no_number(case, tmp_path):
     assert fail("evaluate", path, *options, "--json", "-") == message
 
 
+def test_demo_writes_files_to_try_commands_on_and_none_over_another(tmp_path):
+    folder = tmp_path / "to try"
+    assert "made up" in succeed("demo", "--files", folder)
+    assert "1,547 rows" in succeed("evaluate", folder / "preds.parquet", "--metrics", "uq_auc", "--scores", "entropy")
+    assert "there already" in fail("demo", "--files", folder)
+    (tmp_path / "a file").touch()
+    assert "cannot be made" in fail("demo", "--files", tmp_path / "a file")
+
+
 def test_a_file_without_a_command_gets_the_command(csv):
     done = spawn(csv)
     assert done.returncode == 2

@@ -8,7 +8,6 @@ import atexit
 import ctypes
 import gc
 import os
-import shlex
 import sys
 import warnings
 from collections.abc import Callable, Iterable
@@ -130,6 +129,8 @@ def main() -> None:
     use_words()
     called = sys.argv[1:2]  # help and mistakes speak of all commands
     if called and called[0] not in COMMANDS and os.path.isfile(called[0]):
+        import shlex  # few need it
+
         _say(f"{called[0]} is a file, and a command comes first. Try: uqeval evaluate {shlex.quote(called[0])}")
         sys.exit(2)
     try:
