@@ -241,3 +241,17 @@ def test_what_cannot_be_applied_is_refused_and_leaves_no_file(promise, tmp_path,
             apply_file(FAST, tmp_path / name, tmp_path / f"out{name[name.index('.') :]}", score="mine")
     assert [path for path in tmp_path.iterdir() if path.name.startswith(("out", "."))] == []
     assert set(before) <= set(tmp_path.iterdir())
+
+
+def test_a_damaged_file_is_not_taken_for_one_that_cannot_be_written(tmp_path):
+    path, out = tmp_path / "in.parquet", tmp_path / "out.parquet"
+    pq.write_table(pa.table({"score_mine": np.arange(1000.0)}), path, row_group_size=500, use_dictionary=False)
+    page = pq.ParquetFile(path).metadata.row_group(1).column(0).data_page_offset
+    data = bytearray(path.read_bytes())
+    data[page : page + 20] = b"\xff" * 20
+    path.write_bytes(bytes(data))
+    with pytest.raises(uq.InputError, match="cannot be read") as caught:
+        apply_file(FAST, path, out, score="mine")
+    assert str(caught.value).startswith(f"{path}: ")
+    assert "out.parquet" not in str(caught.value)
+    assert not out.exists()

@@ -64,7 +64,8 @@ def check_probs(probs: ArrayLike | Widened, *, name: str = "probs", normalize: b
         array = np.maximum(array, 0.0)
         sums = array.sum(axis=-1)
         if (sums == 0).any():
-            raise InputError(f"`{name}` sums to 0 in row {_row(sums == 0)}, which cannot be normalised.")
+            row = _row(sums == 0)
+            raise InputError(f"`{name}` sums to 0 in row {row}, which cannot be normalised. Drop or mend that row.")
         return on_grid(array / sums[..., None])
     off = np.zeros(0) if binary else np.abs(array.sum(axis=-1) - 1)
     if least < -tolerance or most > 1 + tolerance:
@@ -79,7 +80,8 @@ def check_probs(probs: ArrayLike | Widened, *, name: str = "probs", normalize: b
         place = np.unravel_index(int(off.argmax()), off.shape)
         raise InputError(
             f"`{name}` does not sum to 1: worst row {place[-1]} sums to {clipped[place].sum():.6g} "
-            f"({int((off > ROW_SUM_TOLERANCE).sum())} rows off by more than {ROW_SUM_TOLERANCE:g}). "
+            f"({(rows := int((off > ROW_SUM_TOLERANCE).sum()))} row{'s' * (rows != 1)} off by more than "
+            f"{ROW_SUM_TOLERANCE:g}). "
             f"Pass normalize=True to divide each row by its sum."
         )
     clipped = on_grid(clipped, narrow)

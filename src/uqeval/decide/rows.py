@@ -271,7 +271,7 @@ def bounded_weight(given: Any, sizes: Float | None) -> float | None:
     """The most that a row (or a cluster) can weigh: as declared, or as seen; None where there are no weights."""
     if sizes is None:
         if given is not None:
-            raise InputError("`largest_weight` needs `weights` that differ.")
+            raise InputError("`largest_weight` needs `weights` that differ. Pass them, or leave it out.")
         return None
     seen = float(sizes.max())
     if given is None:

@@ -144,7 +144,7 @@ def arrow_arguments(columns: Mapping[str, pa.ChunkedArray], plan: Plan, options:
 
 def _turned(name: str, values: NDArray[Any], role: str) -> NDArray[np.float64]:
     """1 − what is right, or good."""
-    checked = check_errors(name, values, MEND) if role == "error" else values
+    checked = check_errors(name, values, MEND, right=1) if role == "error" else values
     return 1.0 - checked.astype(np.float64)
 
 

@@ -139,7 +139,7 @@ def mark_file(path: str, out: str | os.PathLike[str], column: str, make: MakeMar
             part, column, _CODECS.get(Path(out).suffix.lower()) if is_packed(os.fspath(out)) else None
         ) as write:
             rows = true = 0
-            for table, piece in source.pieces(marker.needed):
+            for table, piece in _read(path, source.pieces(marker.needed)):
                 try:
                     marks = marker(table) if len(table) else np.empty(0, np.bool_)
                 except InputError as error:
@@ -147,6 +147,15 @@ def mark_file(path: str, out: str | os.PathLike[str], column: str, make: MakeMar
                 write(piece, marks)
                 rows, true = rows + len(marks), true + int(np.count_nonzero(marks))
     return Marked(rows, true)
+
+
+def _read(path: str, pieces: Iterator[tuple[pa.Table, Any]]) -> Iterator[tuple[pa.Table, Any]]:
+    """The pieces. An OSError of Arrow's, of a damaged file, must not pass for one of the file that is written."""
+    while True:
+        with reading(path):
+            if (piece := next(pieces, None)) is None:
+                return
+        yield piece
 
 
 class _Source(NamedTuple):
