@@ -115,6 +115,15 @@ def test_help_shows_an_example_to_copy(command):
     assert f"uqeval {command}" in result.output
 
 
+def test_help_breaks_lines_where_the_terminal_does_and_not_where_the_source_does():
+    for command, sentence in {
+        "check": "The same rows twice are refused; others who use the state wait.",
+        "monitor": "with 3 where no labelled row counted yet.",
+        "reproduce": "does the distance C-index, which needs none, tell?",
+    }.items():
+        assert sentence in CliRunner().invoke(make_app(), [command, "--help"], env={"COLUMNS": "1000"}).output
+
+
 def test_without_arguments_the_commands_are_listed():
     result = call()
     assert result.code in (0, 2)

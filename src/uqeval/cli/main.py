@@ -7,7 +7,9 @@ cannot tell; 130 interrupted; 141 whoever read the output has left.
 import atexit
 import ctypes
 import gc
+import inspect
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterable
@@ -87,11 +89,18 @@ def make_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
     for name in names:
         command = _load(name)
         if isinstance(command, typer.Typer):
+            for part in command.registered_commands:
+                part.help = _paragraphs(part.callback)
             app.add_typer(command, name=name)
         else:
-            app.command(name)(command)
+            app.command(name, help=_paragraphs(command))(command)
     app.callback()(_options)
     return app
+
+
+def _paragraphs(command: Callable[..., Any] | None) -> str:
+    """The docstring, each paragraph on one line: the help keeps the ends of lines, and a terminal has others."""
+    return re.sub(r"(?<=\S)\n(?=\S)", " ", inspect.cleandoc(getattr(command, "__doc__", None) or ""))
 
 
 def _version(show: bool) -> None:
