@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet
 SOURCES := pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/uqeval/kernels/native/*.?pp)
 
-.PHONY: demo test test-slow fuzz sanitize soak dist test-wheel messages lint format bench validate docs clean FORCE
+.PHONY: demo test test-slow fuzz sanitize soak dist test-wheel messages lint format audit bench validate docs clean FORCE
 
 demo: $(VENV)/.core
 	@$(BIN)/uqeval demo
@@ -90,6 +90,14 @@ lint: $(VENV)/.dev
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix src tests benchmarks validation fuzz
 	$(BIN)/ruff format src tests benchmarks validation fuzz
+
+# Advisories on what is in .venv, from the package index; what it cannot tell of a package is a failure. torch's "+cpu" is none of
+# the index's.
+audit: $(VENV)/.core
+	@mkdir -p build && test -x build/audit/bin/pip-audit || { $(BIN)/python -m venv build/audit && \
+	  build/audit/bin/python -m pip install --quiet pip-audit; }
+	$(BIN)/python -m pip freeze --exclude-editable | sed 's/+.*//' >build/audit/frozen.txt
+	build/audit/bin/pip-audit --strict --vulnerability-service pypi --no-deps --disable-pip -r build/audit/frozen.txt
 
 bench: $(VENV)/.bench
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks

@@ -146,6 +146,7 @@ LATE_OWN = {
             "pages.words",
         )
     },
+    "uqeval.datasets.files": "few want files to try commands on",
     "uqeval.cli.told": "few store what they see",
     **dict.fromkeys(("uqeval.decide.choose", "uqeval.decide.outcome"), "few gates certify a share, of 30 ms"),
     "uqeval.evaluation.stored": "few read what was stored",

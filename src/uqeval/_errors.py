@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -15,9 +15,12 @@ class InputError(ValueError):
     """The input cannot be used; the message names the argument, shows what came and says what to do."""
 
     def __init__(self, message: str = "") -> None:
-        super().__init__(_LONG.sub(lambda found: f"{found[0][:80]}…", in_one_line(message)))
+        message = _LONG.sub(lambda found: f"{found[0][:80]}…", in_one_line(message))
+        super().__init__(_TYPE.sub(lambda found: "None" if found[1] == "NoneType" else f"an {found[1]}", message))
 
 
+# The name of a type behind an article: "is a int.", "holds a NoneType."
+_TYPE = re.compile(r"(?<=\b(?:is|ds) )a (NoneType|[aeioAEIO]\w*)(?=[.;,])")
 _LONG = re.compile(r"\S{1000,}")  # no path is as long: a cell, of which the beginning tells enough
 
 
@@ -43,6 +46,20 @@ class UndefinedMetricWarning(UQWarning):
 def reason_of(error: BaseException) -> str:
     """One line for whatever another package raised, to stand inside a sentence of ours."""
     return (str(error).strip() or type(error).__name__).splitlines()[0].removesuffix(".")
+
+
+def share_hint(value: object) -> str:
+    """' Did you mean 0.05?' of a 5, where a share was asked for and percent came."""
+    percent = isinstance(value, int | float) and not isinstance(value, bool) and 1 <= value < 100
+    return f" Did you mean {value / 100:g}?" if percent else ""
+
+
+def nearest(name: object, names: Iterable[str]) -> str:
+    """' Did you mean "…"?', or nothing where no name comes near."""
+    from difflib import get_close_matches
+
+    close = get_close_matches(str(name), list(names), n=1)
+    return f' Did you mean "{close[0]}"?' if close else ""
 
 
 _collector: ContextVar[list[str] | None] = ContextVar("uqeval_notes", default=None)

@@ -115,6 +115,15 @@ def test_help_shows_an_example_to_copy(command):
     assert f"uqeval {command}" in result.output
 
 
+def test_help_breaks_lines_where_the_terminal_does_and_not_where_the_source_does():
+    for command, sentence in {
+        "check": "The same rows twice are refused; others who use the state wait.",
+        "monitor": "with 3 where no labelled row counted yet.",
+        "reproduce": "does the distance C-index, which needs none, tell?",
+    }.items():
+        assert sentence in CliRunner().invoke(make_app(), [command, "--help"], env={"COLUMNS": "1000"}).output
+
+
 def test_without_arguments_the_commands_are_listed():
     result = call()
     assert result.code in (0, 2)
@@ -498,6 +507,9 @@ BAD = {
     "score that needs members": (BASE, ["--scores", "mutual_information"], ["mutual_information", "members"]),
     "empty list of scores": (BASE, ["--scores", ","], ["score"]),
     "unknown metric": (BASE, ["--metrics", "uqauc"], ["uqauc", 'Did you mean "uq_auc"']),
+    "the usual name of a metric": (BASE, ["--metrics", "auroc"], ["auroc", 'Did you mean "uq_auc"']),
+    "no such group column": (BASE, ["--by", "ward"], ["`ward` (--by)", "Leave --by out"]),
+    "HTML named as a PDF": (BASE, ["--html", "page.pdf"], ["--html page.pdf is named as a PDF", "That is --pdf"]),
     "metric that needs soft labels": (BASE, ["--metrics", "kendall_phi"], ["kendall_phi", "soft_labels"]),
     "metric for two data sets": (BASE, ["--metrics", "ood_auroc"], ["ood_auroc"]),
     "empty list of metrics": (BASE, ["--metrics", ","], ["metrics"]),
@@ -528,6 +540,21 @@ def test_bad_input_gives_one_message_and_no_number(case, tmp_path):
     for part in parts:
         assert part in message
     assert fail("evaluate", path, *options, "--json", "-") == message
+
+
+def test_demo_writes_files_to_try_commands_on_and_none_over_another(tmp_path):
+    folder = tmp_path / "to try"
+    assert "made up" in succeed("demo", "--files", folder)
+    assert "1,547 rows" in succeed("evaluate", folder / "preds.parquet", "--metrics", "uq_auc", "--scores", "entropy")
+    assert "there already" in fail("demo", "--files", folder)
+    (tmp_path / "a file").touch()
+    assert "cannot be made" in fail("demo", "--files", tmp_path / "a file")
+
+
+def test_a_file_without_a_command_gets_the_command(csv):
+    done = spawn(csv)
+    assert done.returncode == 2
+    assert f"Try: uqeval evaluate {csv}" in done.stderr.decode()
 
 
 @each("name", ["a.parquet", "a.feather", "a.npz", "a.jsonl", "a.csv.gz"])

@@ -191,7 +191,7 @@ def test_a_source_that_cannot_be_read_says_why(tmp_path, made):
         (cut_npz, "not whole"),
         (lambda folder, made: folder, "no train images in a known form"),
         (lambda folder, made: folder / "none", "does not exist"),
-        (lambda folder, made: 3, "is a int"),
+        (lambda folder, made: 3, "is an int"),
         (lambda folder, made: [(np.zeros((3, 32, 32), np.float32), 1)], "Leave out transforms"),
         (lambda folder, made: [(np.zeros((32, 32, 3), np.uint8), 11)], "labels from 0 to 9"),
         (lambda folder, made: [], "0 images"),

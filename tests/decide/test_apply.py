@@ -256,3 +256,17 @@ def test_a_score_that_can_be_computed_is_and_no_column_of_its_name_takes_its_pla
         assert read(tmp_path / "out.parquet")["accept"].to_pylist() == right
     with pytest.raises(uq.InputError, match="Collect it"):
         promise.apply(pl.from_arrow(foreign).lazy())
+
+
+def test_a_damaged_file_is_not_taken_for_one_that_cannot_be_written(tmp_path):
+    path, out = tmp_path / "in.parquet", tmp_path / "out.parquet"
+    pq.write_table(pa.table({"score_mine": np.arange(1000.0)}), path, row_group_size=500, use_dictionary=False)
+    page = pq.ParquetFile(path).metadata.row_group(1).column(0).data_page_offset
+    data = bytearray(path.read_bytes())
+    data[page : page + 20] = b"\xff" * 20
+    path.write_bytes(bytes(data))
+    with pytest.raises(uq.InputError, match="cannot be read") as caught:
+        apply_file(FAST, path, out, score="mine")
+    assert str(caught.value).startswith(f"{path}: ")
+    assert "out.parquet" not in str(caught.value)
+    assert not out.exists()

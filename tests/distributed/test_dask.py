@@ -132,7 +132,7 @@ def test_what_cannot_be_started_is_explained_soon(tmp_path):
         nobody = f"tcp://127.0.0.1:{free.getsockname()[1]}"
     start = time.monotonic()
     for options, message in (
-        ({"client": 8786}, "`client` is a int. Pass a distributed.Client"),
+        ({"client": 8786}, "`client` is an int. Pass a distributed.Client"),
         ({"memory_limit": "400MB"}, "`memory_limit` is 400MB, but the processes of Dask need 700MB"),
         ({"spill": "/nobody/here"}, "`spill` is '/nobody/here', where no folder can be made"),
         ({"client": "nonsense://here"}, "where no Dask scheduler answers"),

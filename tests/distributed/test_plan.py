@@ -342,7 +342,7 @@ def test_clusters_are_told_apart_by_value_not_by_type():
         ({}, {"cluster": "patiant"}, "no column `patiant`"),
         ({"weight": np.ones(10)}, {}, "column of weights"),
         ({"error": None}, {"metrics": ["uq_auc"]}, "uq_auc needs score, error"),
-        ({"score_s": ["a"] * 10}, {}, "holds string, not numbers"),
+        ({"score_s": ["a"] * 10}, {}, "holds text, not numbers"),
     ],
 )
 def test_what_cannot_be_done_is_refused_with_a_reason(columns, asked, words):

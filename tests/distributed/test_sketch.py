@@ -252,7 +252,7 @@ def test_states_that_do_not_fit_are_refused():
         (StreamState(approx=0.01, joint_cells=100), "joint_cells"),
         (StreamState.from_sample(np.arange(500.0), approx=0.01), "different rulers"),
         (StreamState(approx=0.01).update([1.0], loss=[1.0]), "One state has errors, the other losses"),
-        (3, "`other` is a int"),
+        (3, "`other` is an int"),
     ):
         with pytest.raises(InputError, match=words):
             state.merge(other)
@@ -537,8 +537,8 @@ def test_columns_and_bad_rows_are_named(tmp_path):
     with pytest.raises(InputError, match=r"batch 1 .*`error` must be 0"):
         approx_evaluate([([0.1], [0]), ([0.1], [3])], sample=0)
     for source, words in (
-        (3, "`source` is a int"),
-        ([5], "A batch is a int"),
+        (3, "`source` is an int"),
+        ([5], "A batch is an int"),
         ([(1,)], "a tuple of 1"),
         ([], "no rows"),
     ):

@@ -176,7 +176,7 @@ def test_what_answers_and_is_no_master_is_said_in_seconds(tmp_path):
 
 
 def test_a_client_of_another_kind_is_refused():
-    with pytest.raises(InputError, match="`client` is a int"):
+    with pytest.raises(InputError, match="`client` is an int"):
         running_session(3)
 
 

@@ -14,20 +14,18 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet
 import pytest
 
-import llm_logs
 import uqeval as uq
 from commands import call
+from uqeval.datasets.files import example_files
 from uqeval.pages.paper import find_browser
 
 ROOT = Path(__file__).parents[2]
@@ -180,53 +178,11 @@ def without_pdf(words: list[str]) -> list[str]:
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A folder with the files that the pages speak of, made from the built-in example."""
+    """A folder with the files that the pages speak of, as a reader gets them: `uqeval demo --files`."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "88")
-    pred = uq.datasets.example()
-    rows = np.arange(pred.n)
-    table = pa.table(
-        {"id": rows, "label": pred.labels}
-        | {f"prob_{k}": pred.probs[:, k] for k in range(10)}
-        | {f"member{m}_prob_{k}": pred.members[m, :, k] for m in range(5) for k in range(10)}
-        | {"hospital": np.array(["north", "south", "west"])[rows % 3], "patient": rows // 4}
-    )
-    plain = table.drop_columns([name for name in table.column_names if name.startswith("member")])
-    other = plain.set_column(0, "id", pa.array(rows))
-    for k in range(10):
-        at = other.column_names.index(f"prob_{k}")
-        other = other.set_column(at, f"prob_{k}", pa.array(pred.members[0, :, k]))
-    pa.parquet.write_table(table, "preds.parquet")
-    pa.parquet.write_table(table.slice(0, 1000), "calibration.parquet")
-    pa.parquet.write_table(table.slice(1000), "new.parquet")
-    Path("preds").mkdir()
-    pa.csv.write_csv(plain.slice(0, 800), "preds/1.csv")
-    pa.csv.write_csv(plain.slice(800), "preds/2.csv")
-    pa.csv.write_csv(plain, "a.csv")
-    pa.csv.write_csv(other.take(pa.array(rows[::-1])), "b.csv")
-    entropy, error = uq.scores.compute("entropy", pred), uq.truth.error_of(pred)
-    pa.csv.write_csv(pa.table({"score_entropy": entropy, "error": error}), "scores.csv")
-    chosen = uq.choose_threshold("entropy", predictions=pred.take(rows[:1000]), max_risk=0.05)
-    Path("threshold.json").write_text(chosen.to_json(), encoding="utf-8")
-    right, confidence = llm_logs.answers(400)
-    llm_logs.lm_eval(tmp_path / "logs", right, confidence)
-    llm_logs.lm_eval(tmp_path / "runA", right, confidence)
-    llm_logs.lm_eval(tmp_path / "runB", llm_logs.answers(400, seed=1)[0], confidence)
-    policy = '[[rule]]\nmetric = "uq_auc"\nscore = "entropy"\nat_least = 0.8\n'
-    Path("policy.toml").write_text(policy, encoding="utf-8")
+    example_files(tmp_path)
     return tmp_path
-
-
-def given_names() -> dict[str, Any]:
-    """What README's example takes as given: other models, new rows."""
-    pred = uq.datasets.example()
-    scores, error = uq.scores.compute("entropy", pred), uq.truth.error_of(pred)
-    models = [uq.Predictions(pred.labels, probs=member) for member in pred.members[:2]]
-    return {"pred_a": models[0], "pred_b": models[1], "new_scores": scores[::-2], "new_errors": error[::-2]} | {
-        "ev": uq.evaluate(pred, scores=["entropy"], metrics=["uq_auc"]),
-        "probs": pred.probs,
-        "scores": scores,
-    }
 
 
 def with_studies(path: Path) -> bool:
@@ -245,7 +201,7 @@ def test_examples_of_the_page_run_and_print_what_it_says(path, studies, folder):
     page, blocks = name_of(path), blocks_of(path.read_text(encoding="utf-8"))
     if absent := missing_packages(blocks):
         pytest.skip(f"the examples of {page} need {', '.join(absent)}")
-    namespace = {"__name__": "__main__"} | (given_names() if page == "README.md" else {})
+    namespace = {"__name__": "__main__"}
     problems = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", uq.UQWarning)  # as a reader sees them: not as errors
@@ -408,6 +364,41 @@ def test_the_symbols_are_those_that_the_papers_pdf_prints():
         mirrored = rf"[Ee]rror probability\W{{0,3}}{curled}|misalignment\W{{0,3}}{straight}|chance of error|commitment"
         mirrored += rf"|(sgn\(|1 − 2){curled}"  # the sign, and the reference, of the top-label C-index
         assert not re.search(mirrored, text), path
+
+
+def test_readmes_first_screen_has_one_command_one_picture_one_number_one_line_on_the_paper_and_a_way_for_each_user():
+    screen, _, _ = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Try it")
+    assert [block["body"].split("#")[0].strip() for block in _FENCE.finditer(screen)] == ["make demo"]
+    (picture,) = re.findall(r"!\[.*?\]\((.*?)\)", screen)
+    assert (ROOT / picture).exists()
+    best = uq.evaluate(uq.datasets.example(), scores=["gap_to_certain"], metrics=["uq_auc"])["gap_to_certain", "uq_auc"]
+    assert f"here it is {best.value:.3f}, and at least {best.low:.3f} with 95% confidence" in " ".join(screen.split())
+    assert len([line for line in screen.splitlines() if "docs/reproduction.md" in line]) == 1
+    for page in (screen, (DOCS / "index.md").read_text(encoding="utf-8")):
+        for user in ("file", "torch", "llm", "clusters"):
+            assert f"howto/{user}.md)" in page
+
+
+def test_the_page_of_dependencies_has_each_that_pyproject_asks_for_and_no_other_with_its_extras():
+    def names(requirements: list[str]) -> set[str]:
+        return {re.split(r"[^\w-]", requirement)[0] for requirement in requirements} - {"uqeval"}
+
+    pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    core, extras = pyproject["project"]["dependencies"], pyproject["project"]["optional-dependencies"]
+    users = {name: set() for extra in extras.keys() - {"dev", "bench", "docs"} for name in names(extras[extra])}
+    for name, of in users.items():
+        of |= {extra for extra in extras.keys() - {"dev", "bench", "docs"} if name in names(extras[extra])}
+    ours = names(pyproject["build-system"]["requires"]).union(*(names(extras[e]) for e in ("dev", "bench", "docs")))
+    always, more, others = (
+        [[cell.strip() for cell in line.split("|")[1:-1]] for line in section.splitlines() if line.startswith("| ")][1:]
+        for section in (DOCS / "dependencies.md").read_text(encoding="utf-8").split("\n## ")[1:4]
+    )
+    assert {row[0] for row in always} == names(core)
+    assert {row[0]: set(row[1].split(", ")) for row in more} == users
+    assert {row[0] for row in others} == ours - users.keys() - names(core)
+    for row in (*always, *more, *others):
+        assert all(row), row  # a purpose, a licence and a size
+        assert re.match(r"\d", row[-1]), row
 
 
 def test_the_inventory_has_every_figure_and_table_of_the_paper_and_names_that_exist():

@@ -125,5 +125,5 @@ def test_quality_and_correct_turn_loss_and_error(tmp_path):
     assert "`nothing` (quality)" in commands.fail("evaluate", path, "--quality", "nothing")
     with pytest.raises(uq.InputError, match="`good`"):
         uq.evaluate(table, correct="good")
-    with pytest.raises(uq.InputError, match="`correct`"):
+    with pytest.raises(uq.InputError, match=r"`correct` must be 1 \(right\) or 0 \(wrong\).*by degrees is a quality"):
         uq.evaluate(score=score, correct=quality)

@@ -349,7 +349,12 @@ BAD_FILES = {
     "not utf-8": ("a.csv", b"label,prob\n\xff\xfe,0.5\n1,0.5\n", "cannot be read"),
     "not utf-8 header": ("a.csv", b"label,pr\xffb\n0,0.5\n1,0.5\n", "cannot be read"),
     "semicolons": ("a.csv", b"label;prob\n0;0.5\n1;0.5\n", "single column.*pass sep=.;. .--sep .;.."),
-    "text in csv": ("a.csv", HEADER + b"0,0.5,0.5\n1,oops,0.5\n", "`prob_0` holds string, not numbers .row 1: 'oops'"),
+    "text in csv": ("a.csv", HEADER + b"0,0.5,0.5\n1,oops,0.5\n", "`prob_0` holds text, not numbers .row 1: 'oops'"),
+    "percent signs": (
+        "a.csv",
+        HEADER + b"0,50%,0.5\n1,7%,0.5\n",
+        "row 0: '50%', 2 such rows.. Write numbers: 0.25 for",
+    ),
     "missing in csv": ("a.csv", HEADER + b"0,0.5,0.5\n1,,0.5\n", "`prob_0` has 1 missing value .first at row 1"),
     "label missing in csv": ("a.csv", HEADER + b"0,0.5,0.5\n,0.5,0.5\n", "`label` has 1 missing value .first at row 1"),
     "wrong label": ("a.csv", HEADER + b"0,0.5,0.5\n2,0.5,0.5\n", "'2' in row 1"),
@@ -371,9 +376,18 @@ BAD_FILES = {
         b'{"label": 0, "prob": 0.5}\n{"label": 1, "prob": "x"}\n',
         "`prob` mixes types: 0.5 first, then 'x' in row 1",
     ),
-    "text as npz": ("a.npz", HEADER, "cannot be read"),
-    "unknown extension": ("a.xlsx", b"x", "extension .xlsx is not known. Supported are .csv, .tsv, .parquet"),
-    "no extension": ("preds", b"x", r"extension \(none\) is not known"),
+    "text as npz": ("a.npz", HEADER, "cannot be read.*begins as a text. Name it .csv, .tsv or .jsonl"),
+    "parquet as csv": ("a.csv", parquet_bytes(), "it begins as a Parquet file. Name it .parquet"),
+    "sheet as csv": (
+        "a.csv",
+        b"PK\x03\x04\xff" * 99,
+        "it begins as a ZIP archive .an Excel sheet, or NPZ.. Save a sheet",
+    ),
+    "gzip as csv": ("a.csv", gzip.compress(HEADER)[:30], "cannot be read"),
+    "unknown extension": ("a.xlsx", b"x", "extension .xlsx is not known. Supported are .csv.* Save the sheet as CSV"),
+    "pickle": ("a.pkl", b"x", "extension .pkl is not known.*Write it as Parquet or NPZ: a pickle can run any code"),
+    "one array": ("a.npy", b"x", "extension .npy is not known.*Save the arrays together, by name: numpy.savez"),
+    "no extension": ("preds", b"x", r"extension \(none\) is not known.*If it is such a table, rename it"),
 }
 
 

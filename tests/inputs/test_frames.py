@@ -357,7 +357,7 @@ BAD = {
     "text prob": (
         DATA | {"prob_cat": ["0.4", "n.a.", "0.8"]},
         {},
-        r"`prob_cat` holds string, not numbers .row 1: 'n.a.'",
+        r"`prob_cat` holds text, not numbers .row 1: 'n.a.'",
     ),
     "numbers as text": (DATA | {"prob_cat": ["0.4", "0.7", "0.8"]}, {}, "numbers written as text"),
     "list prob": (DATA | {"prob_cat": [[0.4], [0.7], [0.8]]}, {}, "`prob_cat` holds list"),

@@ -438,5 +438,8 @@ def test_wrong_and_partial_logs_get_one_sentence_with_their_place(tmp_path):
         assert message in refused(tmp_path / name), name
     (tmp_path / "empty").mkdir()
     assert "empty: holds no log that is known. Known are lm-eval-harness, Inspect" in refused(tmp_path / "empty")
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "tables" / "a.csv").write_text("label,prob\n0,0.5\n")
+    assert refused(tmp_path / "tables").endswith(f'name its files: "{tmp_path / "tables" / "*.csv"}".')
     unscored = logs.inspect_json(tmp_path / "log.json", right, confidence, scores={})
     assert "says of no answer whether it is good" in refused(unscored)

@@ -60,7 +60,7 @@ def test_what_is_no_list_of_functions_is_an_error():
     for given, says in [
         (same, "`augmentations` is a function. Pass a list"),
         (nn.Sequential(nn.Identity()), "`augmentations` is a Sequential. Pass a list"),
-        (None, "`augmentations` is a NoneType"),
+        (None, "`augmentations` is None"),
         ([], "`augmentations` is empty"),
         ([same, "flip"], "`augmentations[1]` is a str"),
     ]:

@@ -695,7 +695,7 @@ def test_bad_arguments_are_named():
         ({"mistakes": True}, "`mistakes` must be an int"),
         ({"columns": {"x": [1, 2]}}, r"`columns\['x'\]` has 2 values; 900 rows were evaluated"),
         ({"columns": {"x": "text"}}, r"`columns\['x'\]` is 'text'"),
-        ({"columns": 3}, "`columns` is a int. Pass a dict of name → values, or a dataframe"),
+        ({"columns": 3}, "`columns` is an int. Pass a dict of name → values, or a dataframe"),
         ({"columns": {str(k): np.zeros(900) for k in range(13)}}, "`columns` has 13 columns"),
         ({"path": 7}, "`path` must be a file name"),
         ({"path": "/nowhere/page.html"}, "there is no folder '/nowhere'"),

@@ -445,7 +445,7 @@ def test_what_cannot_be_drawn_says_why(ev, cmp, pred):
         ('Did you mean "uq_auc"', lambda: plot.by_group(ev, "uq_auk")),
         ("`ev` has no groups", lambda: plot.by_group(plain)),
         ("holds estimates only", lambda: plot.roc(replace(ev, source=None))),
-        ("`cmp` is a Evaluation", lambda: plot.forest(ev)),
+        ("`cmp` is an Evaluation", lambda: plot.forest(ev)),
         ("`d` is a Comparison", lambda: plot.dominance(cmp)),
         ("`source` is a Comparison", lambda: plot.psi(cmp)),
         ("Evaluate without `weights`", lambda: plot.psi(weighted)),

@@ -39,9 +39,9 @@ from uqeval._check.rows import (
     check_weights,
     clean_vector,
     drop_rows,
-    nearest,
     omits,
     recode,
     to_array,
     without_nan,
 )
+from uqeval._errors import nearest

@@ -64,21 +64,15 @@ def check_probs(probs: ArrayLike | Widened, *, name: str = "probs", normalize: b
         array = np.maximum(array, 0.0)
         sums = array.sum(axis=-1)
         if (sums == 0).any():
-            raise InputError(f"`{name}` sums to 0 in row {_row(sums == 0)}, which cannot be normalised.")
+            row = _row(sums == 0)
+            raise InputError(f"`{name}` sums to 0 in row {row}, which cannot be normalised. Drop or mend that row.")
         return on_grid(array / sums[..., None])
     off = np.zeros(0) if binary else np.abs(array.sum(axis=-1) - 1)
     if least < -tolerance or most > 1 + tolerance:
         outside = (array < -tolerance) | (array > 1 + tolerance)
         place = np.unravel_index(int(outside.argmax()), array.shape)
-        looks = binary or bool((off > ROW_SUM_TOLERANCE).mean() > 0.5)
-        if not looks:
-            hint = "Probabilities lie in [0, 1]."
-        elif not binary and least >= 0:
-            hint = "These look like counts (pass normalize=True) or logits (pass them as `logits`)."
-        else:
-            hint = "These look like logits: pass them as `logits`, or apply softmax first."
         row = place[-1] if binary else place[-2]
-        raise InputError(f"`{name}` holds {array[place]:g} in row {row}. {hint}")
+        raise InputError(f"`{name}` holds {array[place]:g} in row {row}. {_instead(array, off, binary)}")
     clipped = array if least >= 0 and most <= 1 else np.clip(array, 0.0, 1.0, out=array)
     if least < 0 and not binary:  # what is used must sum to 1
         off = np.abs(clipped.sum(axis=-1) - 1)
@@ -86,11 +80,30 @@ def check_probs(probs: ArrayLike | Widened, *, name: str = "probs", normalize: b
         place = np.unravel_index(int(off.argmax()), off.shape)
         raise InputError(
             f"`{name}` does not sum to 1: worst row {place[-1]} sums to {clipped[place].sum():.6g} "
-            f"({int((off > ROW_SUM_TOLERANCE).sum())} rows off by more than {ROW_SUM_TOLERANCE:g}). "
+            f"({(rows := int((off > ROW_SUM_TOLERANCE).sum()))} row{'s' * (rows != 1)} off by more than "
+            f"{ROW_SUM_TOLERANCE:g}). "
             f"Pass normalize=True to divide each row by its sum."
         )
     clipped = on_grid(clipped, narrow)
     return np.stack([on_grid(1.0 - clipped), clipped], axis=-1) if binary else clipped
+
+
+def _instead(array: Float, off: Float, binary: bool) -> str:
+    """What numbers outside [0, 1] look like, from all of them."""
+    least, most = float(array.min()), float(array.max())
+    # Of one column nobody can tell the sum; logits that are all positive, and above 20, are rare.
+    if (20 < most <= 100 and least >= 0) if binary else bool((abs(off - 99) <= 1).mean() > 0.5 and least >= 0):
+        return "These look like percent: divide them by 100."
+    if not binary and (off > ROW_SUM_TOLERANCE).mean() <= 0.5:
+        return "Probabilities lie in [0, 1]."
+    if least < 0 or binary:
+        return "These look like logits: pass them as `logits`, or apply softmax first."
+    if bool((array == np.rint(array)).all()):
+        return "These look like counts: pass normalize=True to divide each row by its sum."
+    return (
+        "Probabilities lie in [0, 1] and sum to 1 in each row: mend the columns, or pass normalize=True (shares of "
+        "another whole), or pass them as `logits`."
+    )
 
 
 def check_members(members: Any, *, name: str = "members", logits: bool = False, normalize: bool = False) -> Float:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from uqeval._errors import InputError, UQWarning, notify
+from uqeval._errors import InputError, UQWarning, notify, share_hint
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -138,7 +138,8 @@ def clean_vector(
         if finite and (infinite := np.isinf(array)).any():
             rows = np.flatnonzero(infinite)
             raise InputError(
-                f"`{name}` has {len(rows)} infinite values (first at row {rows[0]}: {array[rows[0]]}). "
+                f"`{name}` has {len(rows)} infinite value{'s' * (len(rows) != 1)} (first at row {rows[0]}: "
+                f"{array[rows[0]]}). "
                 f"Replace them by finite numbers."
             )
     return array, clean
@@ -158,24 +159,24 @@ def check_lengths(least: int = 2, /, **arrays: NDArray[Any] | None) -> int:
     return n
 
 
-def check_bits(name: str, array: Float) -> Bit:
+def check_bits(name: str, array: Float, *, right: int = 0) -> Bit:
     bits = array != 0
     if not np.array_equal(array, bits):
         row = int(np.flatnonzero(array != bits)[0])
-        raise InputError(
-            f"`{name}` must be 0 (right) or 1 (wrong); row {row} holds {array[row]:g}. "
-            f"For a continuous loss use uq_c_index, aurc, augrc, auarc or prr."
-        )
+        meant, instead = "0 (right) or 1 (wrong)", "For a continuous loss use uq_c_index, aurc, augrc, auarc or prr."
+        if right:
+            meant, instead = "1 (right) or 0 (wrong)", "What is right by degrees is a quality: quality=."
+        raise InputError(f"`{name}` must be {meant}; row {row} holds {array[row]:g}. {instead}")
     return bits.view(np.uint8)
 
 
-def check_errors(name: str, value: ArrayLike, hint: str) -> Bit:
+def check_errors(name: str, value: ArrayLike, hint: str, *, right: int = 0) -> Bit:
     """0/1 errors, in an array of their own or a read-only one: a copy of 10⁷ costs a sixth of all their metrics."""
     if type(value) is np.ndarray and value.ndim == 1 and value.dtype in (np.bool_, np.uint8):
         bits: Bit = value.view(np.uint8)
         if bits.max(initial=0) <= 1:  # a bool may hold any byte in memory
             return bits.copy() if bits.flags.writeable else bits
-    return check_bits(name, check_vector(name, value, hint=hint))
+    return check_bits(name, check_vector(name, value, hint=hint), right=right)
 
 
 def check_loss(name: str, array: Float) -> Float:
@@ -183,8 +184,8 @@ def check_loss(name: str, array: Float) -> Float:
     bad = np.flatnonzero((array < 0) | (array > 1))
     if len(bad):
         raise InputError(
-            f"`{name}` must lie in [0, 1]; row {bad[0]} holds {array[bad[0]]:g} ({len(bad)} such rows). "
-            f"Rescale the loss, or use uq_c_index, which needs its order only."
+            f"`{name}` must lie in [0, 1]; row {bad[0]} holds {array[bad[0]]:g} ({len(bad)} such "
+            f"row{'s' * (len(bad) != 1)}). Rescale the loss, or use uq_c_index, which needs its order only."
         )
     return array
 
@@ -349,17 +350,8 @@ def _holds_objects(value: Any) -> bool:
 def check_level(level: float) -> float:
     """A confidence level strictly between 0 and 1."""
     if not isinstance(level, int | float | np.floating) or not 0 < level < 1:
-        hint = f" Did you mean {level / 100:g}?" if isinstance(level, int | float) and 1 < level < 100 else ""
-        raise InputError(f"`level` must lie strictly between 0 and 1, as 0.95; it is {level!r}.{hint}")
+        raise InputError(f"`level` must lie strictly between 0 and 1, as 0.95; it is {level!r}.{share_hint(level)}")
     return float(level)
-
-
-def nearest(name: object, names: Iterable[str]) -> str:
-    """' Did you mean "…"?', or nothing where no name comes near."""
-    from difflib import get_close_matches
-
-    close = get_close_matches(str(name), list(names), n=1)
-    return f' Did you mean "{close[0]}"?' if close else ""
 
 
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> str:
@@ -382,7 +374,7 @@ def check_largest(given: Any, largest: int | None) -> int | None:
     if given is None:
         return None
     if largest is None:
-        raise InputError("`largest_cluster` needs `clusters`.")
+        raise InputError("`largest_cluster` needs `clusters`. Pass them, or leave it out.")
     return check_count("largest_cluster", given, largest, reason=", the largest here")
 
 

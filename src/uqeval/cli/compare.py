@@ -148,7 +148,7 @@ def _usual(read: list[uqeval.Predictions]) -> list[str]:
 
 def _check_metrics(chosen: list[str], html: str | None, pdf: str | None) -> None:
     if not chosen:
-        raise InputError("--metric names no metric.")
+        raise InputError("--metric names no metric. Name one, as uq_auc.")
     for option, target in (("--html", html), ("--pdf", pdf)):
         if target is not None and len(chosen) > 1:
             raise InputError(f"{option} shows one metric. Name one with --metric.")

@@ -7,7 +7,9 @@ cannot tell; 130 interrupted; 141 whoever read the output has left.
 import atexit
 import ctypes
 import gc
+import inspect
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterable
@@ -87,11 +89,18 @@ def make_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
     for name in names:
         command = _load(name)
         if isinstance(command, typer.Typer):
+            for part in command.registered_commands:
+                part.help = _paragraphs(part.callback)
             app.add_typer(command, name=name)
         else:
-            app.command(name)(command)
+            app.command(name, help=_paragraphs(command))(command)
     app.callback()(_options)
     return app
+
+
+def _paragraphs(command: Callable[..., Any] | None) -> str:
+    """The docstring, each paragraph on one line: the help keeps the ends of lines, and a terminal has others."""
+    return re.sub(r"(?<=\S)\n(?=\S)", " ", inspect.cleandoc(getattr(command, "__doc__", None) or ""))
 
 
 def _version(show: bool) -> None:
@@ -128,6 +137,11 @@ def main() -> None:
     _collect_seldom()
     use_words()
     called = sys.argv[1:2]  # help and mistakes speak of all commands
+    if called and called[0] not in COMMANDS and os.path.isfile(called[0]):
+        import shlex  # few need it
+
+        _say(f"{called[0]} is a file, and a command comes first. Try: uqeval evaluate {shlex.quote(called[0])}")
+        sys.exit(2)
     try:
         with interruptible():
             code = _run(called if called and called[0] in COMMANDS else COMMANDS)
@@ -154,7 +168,7 @@ def _run(commands: Iterable[str]) -> int:
     except SystemExit as stop:
         return _code(stop)
     except (InputError, MissingExtra) as error:
-        stderr().print(Text.assemble(("Error:", "bold red"), " ", in_options(str(error))), soft_wrap=True)
+        _say(in_options(str(error)))
         return 2
     except BrokenPipeError:  # `uqeval … | head`
         return _LEFT
@@ -165,6 +179,10 @@ def _run(commands: Iterable[str]) -> int:
         stderr().print("[bold red]Error:[/] the data do not fit into memory.", highlight=False)
         return 2
     return 0
+
+
+def _say(message: str) -> None:
+    stderr().print(Text.assemble(("Error:", "bold red"), " ", message), soft_wrap=True)
 
 
 def _code(stop: SystemExit) -> int:

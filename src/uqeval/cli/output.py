@@ -80,7 +80,12 @@ _AS_OPTION = {
     "`client` is": "--scheduler is",
     "split=0.5": "--split 0.5",
     "correct=, quality=": "--correct, --quality",
-    "with label=...": "with --label COLUMN",
+    "with label=COLUMN": "with --label COLUMN",
+    "pass them as `logits`": "name their columns by --logit",
+    "Leave `group` out": "Leave --by out",
+    "(group)": "(--by)",
+    "(cluster)": "(--cluster)",
+    "Leave `cluster` out": "Leave --cluster out",
     "classes=[...]": "--classes NAME,NAME",
     "goes in as `correct` or `quality`": "goes in by --correct COLUMN or --quality COLUMN",
 }
@@ -169,6 +174,10 @@ def check_outputs(outputs: Mapping[str, str | None], inputs: Iterable[str] = ())
     for option, path in outputs.items():
         if path is None or (path == "-" and option == "--json"):
             continue
+        if option == "--html" and path.lower().endswith(".pdf"):
+            raise InputError(
+                f"--html {path} is named as a PDF. {'That is --pdf.' if '--pdf' in outputs else 'Name it .html.'}"
+            )
         check_target(path, option)
         if (other := taken.get(real := identity(path))) is not None:
             raise InputError(f"{option} {path} would overwrite {other}. Name another file.")

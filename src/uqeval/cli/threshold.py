@@ -126,9 +126,15 @@ def _targets(values: list[str]) -> list[float]:
     if not texts:
         raise InputError("--max-risk names no risk. Say which one you accept, as 0.05.")
     try:
-        return [float(text) for text in texts]
+        risks = [float(text) for text in texts]
     except ValueError:
         raise InputError(f"--max-risk takes numbers by comma, as 0.01,0.05; it is {','.join(values)!r}.") from None
+    if risks[0] == 0 and len(risks) > 1:  # 0,05
+        raise InputError(
+            f"--max-risk takes numbers by comma, as 0.01,0.05; of {','.join(values)!r} the first is 0. Write a risk "
+            f"with a point, as 0.05."
+        )
+    return risks
 
 
 def _names(score: list[str] | None, pred: uqeval.Predictions) -> list[str]:

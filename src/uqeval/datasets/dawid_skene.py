@@ -199,7 +199,7 @@ def _cast(votes: ArrayLike, numbers: dict[str, int | None]) -> _Votes:
     sizes = []
     for (name, given), seen in zip(numbers.items(), least, strict=True):
         if given is not None and (given < seen or (table.ndim == 3 and given != seen)):
-            raise InputError(f"`{name}` is {given!r}, but `votes` has {seen}.")
+            raise InputError(f"`{name}` is {given!r}, but `votes` has {seen}. Pass that, or leave it out.")
         sizes.append(int(seen if given is None else given))
     rater, question, answer = np.ascontiguousarray(rows.T)
     return _Votes(rater, question, answer, times, *sizes)

@@ -177,7 +177,8 @@ class _Plain:
         column = plain_column(self.column, table.column(self.column))
         if column.null_count:
             row = int(np.flatnonzero(column.is_null().to_numpy())[0])
-            raise InputError(f"Column `{self.column}` has {column.null_count} missing values (first at row {row}).")
+            many = f"{column.null_count} missing value{'s' * (column.null_count != 1)}"
+            raise InputError(f"Column `{self.column}` has {many} (first at row {row}). Drop or mend those rows.")
         return self.promise.accept(numpy_values(column))
 
 

@@ -22,7 +22,7 @@ from uqeval._check import (
     check_vector,
     omits,
 )
-from uqeval._errors import InputError, collected, notify
+from uqeval._errors import InputError, collected, notify, share_hint
 from uqeval.decide.bounds import FEW_CLUSTERS
 from uqeval.decide.calibration import Calibration
 from uqeval.inputs import Predictions
@@ -52,7 +52,7 @@ def check_targets(max_risk: Any) -> list[float]:
         raise InputError("`max_risk` is empty. Pass one target or more, as [0.01, 0.05].")
     for value in values:
         if isinstance(value, bool | str) or not isinstance(value, int | float | np.number) or not 0 < value < 1:
-            hint = f" Did you mean {value / 100:g}?" if isinstance(value, int | float) and 1 <= value < 100 else ""
+            hint = share_hint(value)
             raise InputError(f"`max_risk` must lie strictly between 0 and 1, as 0.05; it is {value!r}.{hint}")
     return [float(value) for value in values]
 
@@ -271,7 +271,7 @@ def bounded_weight(given: Any, sizes: Float | None) -> float | None:
     """The most that a row (or a cluster) can weigh: as declared, or as seen; None where there are no weights."""
     if sizes is None:
         if given is not None:
-            raise InputError("`largest_weight` needs `weights` that differ.")
+            raise InputError("`largest_weight` needs `weights` that differ. Pass them, or leave it out.")
         return None
     seen = float(sizes.max())
     if given is None:

@@ -157,7 +157,7 @@ def _with_keys(pred: Predictions, where: Where) -> Predictions:
     """A column that is asked for must be there, also if it has the default name."""
     for role, name, codes in (("by", where.by, pred.groups), ("cluster", where.cluster, pred.clusters)):
         if name is not None and codes is None:
-            raise InputError(f"There is no column `{name}` ({role}).")
+            raise InputError(f"There is no column `{name}` ({role}). Name one that is there.")
     return pred
 
 

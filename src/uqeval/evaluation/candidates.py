@@ -54,7 +54,10 @@ def find_candidates(
         raise InputError(f"Only one candidate ({found[0].name}). Pass at least two.")
     for candidate in found:
         if missing := candidate.data.missing(metric):
-            raise InputError(f"{metric.name} needs {', '.join(missing)}, which {candidate.name} does not give.")
+            raise InputError(
+                f"{metric.name} needs {', '.join(missing)}, which {candidate.name} does not give. "
+                f"Pass them, or leave it out."
+            )
     return found
 
 

@@ -126,7 +126,7 @@ def _turned(plain: Mapping[str, Any], missing: bool) -> dict[str, Any]:
             raise InputError(f"Pass `{role}` or `{name}`, not both: one is 1 − the other.")
         values = check_vector(name, plain[name], missing=missing)
         if role == "error":
-            check_errors(name, values[~np.isnan(values)], MEND)
+            check_errors(name, values[~np.isnan(values)], MEND, right=1)
         found[role] = 1.0 - values
     return found
 
@@ -176,9 +176,15 @@ def check_metrics(data: RowData, metrics: Sequence[str] | str | None) -> list[Me
     chosen = [get_metric(name) for name in ([metrics] if isinstance(metrics, str) else metrics)]
     for metric in chosen:
         if metric.tally == "two sets":
-            raise InputError(f"{metric.name} needs {', '.join(metric.needs)}, which these predictions do not give.")
+            raise InputError(
+                f"{metric.name} needs {', '.join(metric.needs)}, which these predictions do not give. "
+                f"Pass them, or leave it out."
+            )
         if missing := data.missing(metric):
-            raise InputError(f"{metric.name} needs {', '.join(missing)}, which these predictions do not give.")
+            raise InputError(
+                f"{metric.name} needs {', '.join(missing)}, which these predictions do not give. "
+                f"Pass them, or leave it out."
+            )
     if not chosen:
         raise InputError(f"`metrics` is empty. Leave it out for all, or pick from {', '.join(REGISTRY)}.")
     return list(dict.fromkeys(chosen))

@@ -140,7 +140,8 @@ class Bench:
             return None
         if rule.score is None and len(self.ev.distinct) > 1:
             raise InputError(
-                f"{where} ({rule.title}) names no score, and there are several: {', '.join(self.ev.scores)}. Name one."
+                f"{where} ({rule.title}) names no score, and there are several: {', '.join(self.ev.scores)}. Name one: "
+                f'score = "{self.ev.scores[0]}" in a policy, {self.ev.scores[0]}:METRIC=VALUE in an option.'
             )
         return rule.score or self.ev.distinct[0]
 

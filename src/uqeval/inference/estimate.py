@@ -273,7 +273,7 @@ def _of_two_sets(
 ) -> Estimate:
     """Out-of-distribution detection."""
     if weights is not None or clusters is not None:
-        raise InputError(f"{metric.name} takes no `weights` or `clusters`.")
+        raise InputError(f"{metric.name} takes no `weights` or `clusters`. Leave them out.")
     inside, outside = check_in_out(*values)
     if metric.name == "ood_auroc":
         return ood.estimate_auroc(inside, outside, level)

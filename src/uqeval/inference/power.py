@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from uqeval._check import check_level
-from uqeval._errors import InputError, UQWarning, notify
+from uqeval._errors import InputError, UQWarning, notify, share_hint
 from uqeval._result import Result, number
 from uqeval.inference.forms import z_quantile
 from uqeval.inference.result import Estimate
@@ -81,7 +81,7 @@ def sample_size(
     if (half_width is None) == (difference is None):
         raise InputError("Pass one goal: half_width= or difference=.")
     if accuracy is not None and not 0 < accuracy < 1:
-        raise InputError(f"`accuracy` must lie strictly between 0 and 1; it is {accuracy!r}.")
+        raise InputError(f"`accuracy` must lie strictly between 0 and 1; it is {accuracy!r}.{share_hint(accuracy)}")
     spread = _sd(auc, accuracy, pilot, sd, correlation, paired=difference is not None)
     z = z_quantile(level)
     if half_width is not None:
@@ -160,7 +160,7 @@ def influence_sd(auc: float, accuracy: float) -> float:
 
     for name, value in (("auc", auc), ("accuracy", accuracy)):
         if not 0 < value < 1:
-            raise InputError(f"`{name}` must lie strictly between 0 and 1; it is {value!r}.")
+            raise InputError(f"`{name}` must lie strictly between 0 and 1; it is {value!r}.{share_hint(value)}")
     shift = math.sqrt(2) * float(ndtri(auc))
     nodes, weights = np.polynomial.hermite_e.hermegauss(80)
     weights = weights / weights.sum()

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from uqeval._check import Int, check_choice, check_codes, check_labels, to_array
+from uqeval._check import MEND, Int, check_choice, check_codes, check_labels, to_array
 from uqeval._errors import InputError
 from uqeval.inputs.columns import ClassColumns, Plan, listed, repeated
 
@@ -271,10 +271,10 @@ def _unknown_label(column: Encoded, found: Int, classes: Classes, labels_by: str
     value, rows = column.values[column.codes[row]], f"{count} such row{'s' * (count != 1)}"
     hint = f"`{column.column}` holds {value!r} in row {row} ({rows}), "
     if labels_by == "position":
-        return InputError(f"{hint}which is no position 0..{len(classes.names) - 1} of the classes.")
+        return InputError(f"{hint}which is no position 0..{len(classes.names) - 1} of the classes. {MEND}")
     if classes.indexed:
         places = f"nor among their positions 0..{len(classes.names) - 1}"
-        return InputError(f"{hint}which is neither among the classes ({listed(classes.names)}) {places}.")
+        return InputError(f"{hint}which is neither among the classes ({listed(classes.names)}) {places}. {MEND}")
     hint += f"which is not among the classes ({listed(classes.names)})"
     lead = classes.names[0][:1]
     if not lead.isalnum() and all(name.startswith(lead) for name in classes.names):

@@ -19,7 +19,8 @@ SINGLE = ("label", "pred", "error", "loss", "weight", "cluster", "group", "id")
 OPPOSITE = {"error": "correct", "loss": "quality"}  # what a file may hold in their place
 _NEEDED = (
     "One needs `label` and the model's output (prob_<class>, logit_<class> or member<i>_prob_<class>), "
-    "or score_<name> and one of `error`, `loss` (what is high where it is right or good: correct=, quality=)"
+    "or score_<name> (higher = less sure) and one of `error`, `loss` (what is high where it is right or good: "
+    "correct=, quality=)"
 )
 
 
@@ -226,8 +227,9 @@ def _check_minimum(plan: Plan, names: Sequence[str]) -> None:
     if (modelled and (labelled or targeted)) or (plan.scores and targeted):
         return
     if modelled:
-        hint = "There is no `label` column." + (nearest("label", names) or " Name it with label=...")
-    elif plan.scores and labelled and "pred" in plan.single:
+        hint = nearest("label", names) or " Name it with label=COLUMN."
+        raise InputError(f"There is no `label` column.{hint} The columns are: {listed(names)}.")
+    if plan.scores and labelled and "pred" in plan.single:
         hint = "Add an `error` column: 1 where pred is not label."
     elif plan.scores:
         hint = "There is no `error` or `loss` column." + nearest("error", names)

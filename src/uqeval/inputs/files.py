@@ -298,7 +298,7 @@ def _from_npz(paths: list[str], options: Columns) -> Predictions:
             arrays = [part[key] for part in parts]
             if key == "classes":
                 if any(not np.array_equal(arrays[0], other) for other in arrays):
-                    raise InputError("`classes` differ between the files.")
+                    raise InputError("`classes` differ between the files. Write the same in all of them.")
                 arguments[key] = [str(item) for item in arrays[0]]
             elif len(arrays) == 1:
                 arguments[key] = arrays[0]

@@ -144,7 +144,7 @@ def arrow_arguments(columns: Mapping[str, pa.ChunkedArray], plan: Plan, options:
 
 def _turned(name: str, values: NDArray[Any], role: str) -> NDArray[np.float64]:
     """1 − what is right, or good."""
-    checked = check_errors(name, values, MEND) if role == "error" else values
+    checked = check_errors(name, values, MEND, right=1) if role == "error" else values
     return 1.0 - checked.astype(np.float64)
 
 
@@ -227,21 +227,34 @@ def _numbers(name: str, columns: Mapping[str, pa.ChunkedArray]) -> NDArray[Any]:
     if pa.types.is_decimal(kind):
         column = column.cast(pa.float64())
     elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
-        raise InputError(f"Column `{name}` holds {kind}, not numbers{_first_text(column)}.")
+        raise InputError(
+            f"Column `{name}` holds {'text' if is_text(kind) else kind}, not numbers{_first_text(column)}."
+        )
     return numpy_values(column)
 
 
 def _first_text(column: pa.ChunkedArray) -> str:
-    """Where a column of numbers in texts stops being one."""
+    """Where a column of numbers in texts stops being one, and what to do."""
     if not is_text(column.type):
         return ""
-    for row, text in enumerate(column.to_pylist()):
-        try:
-            float(text)
-        except ValueError:
-            comma = ', a decimal comma: pass decimal="," (--decimal ",")' * bool(_COMMA.fullmatch(text))
-            return f" (row {row}: {text!r}{comma})" + (". Mend that cell" if not comma else "")
-    return " (numbers written as text: convert them first)"
+    strange = {row: text for row, text in enumerate(column.to_pylist()) if not _is_written(text)}
+    if not strange:
+        return " (numbers written as text: convert them first)"
+    row, text = next(iter(strange.items()))
+    if _COMMA.fullmatch(text):
+        return f' (row {row}: {text!r}, a decimal comma: pass decimal="," (--decimal ","))'
+    if len(strange) == 1:
+        return f" (row {row}: {text!r}). Mend that cell"
+    return f" (row {row}: {text!r}, {len(strange)} such rows). Write numbers: 0.25 for 25%, 1 and 0 for yes and no"
+
+
+def _is_written(text: str) -> bool:
+    """Whether a text is a number."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _float_matrix(

@@ -141,7 +141,7 @@ def mark_file(path: str, out: str | os.PathLike[str], column: str, make: MakeMar
             part, column, _CODECS.get(Path(out).suffix.lower()) if is_packed(os.fspath(out)) else None
         ) as write:
             rows = true = 0
-            for table, piece in stack.enter_context(closing(_ahead(source.pieces(marker.needed)))):
+            for table, piece in stack.enter_context(closing(_ahead(path, source.pieces(marker.needed)))):
                 try:
                     marks = marker(table) if len(table) else np.empty(0, np.bool_)
                 except InputError as error:
@@ -151,12 +151,20 @@ def mark_file(path: str, out: str | os.PathLike[str], column: str, make: MakeMar
     return Marked(rows, true)
 
 
-def _ahead(pieces: Iterator[Piece]) -> Generator[Piece, None, None]:
-    """While one piece is marked and written, the next one is read: most of the time is Arrow's, which needs no lock."""
+def _ahead(path: str, pieces: Iterator[Piece]) -> Generator[Piece, None, None]:
+    """While one piece is marked and written, the next one is read: most of the time is Arrow's, which needs no lock.
+
+    An OSError of Arrow's, of a damaged file, must not pass for one of the file that is written.
+    """
+
+    def read() -> Piece | None:
+        with reading(path):
+            return next(pieces, None)
+
     with ThreadPoolExecutor(1, "uqeval-read") as reader:
-        coming = reader.submit(next, pieces, None)
+        coming = reader.submit(read)
         while (piece := coming.result()) is not None:
-            coming = reader.submit(next, pieces, None)
+            coming = reader.submit(read)
             yield piece
 
 

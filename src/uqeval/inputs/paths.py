@@ -61,8 +61,10 @@ def reading(name: str) -> Iterator[None]:
     except UnicodeEncodeError:
         raise InputError(f"{name}: the file's name is not UTF-8, which Arrow needs. Rename it.") from None
     except UnicodeDecodeError as error:
-        raise InputError(f"{name}: {_other_letters(error.object[error.start])}") from None
+        raise InputError(f"{name}: {_other_format(name) or _other_letters(error.object[error.start])}") from None
     except Exception as error:  # Arrow, zip, zlib, csv and Unicode each have kinds of their own
+        if other := _other_format(name):
+            raise InputError(f"{name}: {other}") from None
         if name.lower().endswith(_HAVE_LETTERS) and re.search("invalid utf-?8", str(error), re.IGNORECASE):
             raise InputError(f"{name}: {_other_letters(None)}") from None
         if "allow_pickle" in str(error):
@@ -70,6 +72,50 @@ def reading(name: str) -> Iterator[None]:
         raise InputError(
             f"{name}: cannot be read; it may be truncated, corrupt or in another format ({reason_of(error)})."
         ) from None
+
+
+def _other_format(name: str) -> str:
+    """What a file is, by its first bytes, where its name says something else."""
+    try:
+        with open(name, "rb") as file:
+            start = file.read(8)
+    except OSError:
+        return ""
+    bare = name.lower().rsplit(".", 1)[0] if is_packed(name.lower()) else name.lower()
+    found = next(((what, ends) for first, what, ends in _STARTS if start.startswith(first)), None)
+    if found is None:
+        texts = start.isascii() and start.decode("ascii", "replace").isprintable()
+        if not texts or bare.endswith(_TEXTS):
+            return ""
+        found = ("a text", _TEXTS)
+    what, ends = found
+    if name.lower().endswith(ends):
+        return ""
+    return f"cannot be read as what its name says: it begins as {what}. {_RENAME.get(ends, f'Name it {ends[0]}.')}"
+
+
+# First bytes, what begins so, and the names that it has.
+_STARTS: tuple[tuple[bytes, str, tuple[str, ...]], ...] = (
+    (b"PAR1", "a Parquet file", (".parquet",)),
+    (b"ARROW1", "an Arrow file", (".arrow", ".feather", ".ipc")),
+    (b"PK\x03\x04", "a ZIP archive (an Excel sheet, or NPZ)", (".npz", ".eval")),
+    (b"\xd0\xcf\x11\xe0", "an old Excel sheet", (".xls",)),
+    (b"\x93NUMPY", "a single NumPy array", (".npy",)),
+    (b"\x1f\x8b", "a gzip file", (".gz",)),
+    (b"\x28\xb5\x2f\xfd", "a Zstandard file", (".zst",)),
+    (b"BZh", "a bzip2 file", (".bz2",)),
+)
+# What to do with a file of such a name.
+_INSTEAD = dict.fromkeys((".xlsx", ".xls", ".ods"), "Save the sheet as CSV.")
+_INSTEAD |= dict.fromkeys((".pkl", ".pickle", ".pt", ".pth"), "Write it as Parquet or NPZ: a pickle can run any code.")
+_INSTEAD |= dict.fromkeys((".txt", ".dat", ""), "If it is such a table, rename it.")
+_INSTEAD |= {".npy": 'Save the arrays together, by name: numpy.savez("preds.npz", labels=…, probs=…).'}
+_RENAME = {
+    (".npz", ".eval"): "Save a sheet as CSV; name an archive of arrays .npz.",
+    (".xls",): _INSTEAD[".xls"],
+    (".npy",): _INSTEAD[".npy"],
+    _TEXTS: "Name it .csv, .tsv or .jsonl, whichever it is.",
+}
 
 
 def refuse_bomb(unpacked: float, packed: float) -> None:
@@ -161,7 +207,8 @@ def format_of(name: str) -> str:
             return kind
     raise InputError(
         f"{name}: the extension {Path(name).suffix or '(none)'} is not known. "
-        f"Supported are {', '.join(_EXTENSIONS)}, and {', '.join(_PACKED)} after {', '.join(_TEXTS)}."
+        f"Supported are {', '.join(_EXTENSIONS)}, and {', '.join(_PACKED)} after {', '.join(_TEXTS)}. "
+        f"{_INSTEAD.get(Path(name).suffix.lower(), 'Write it as one of them.')}"
     )
 
 

@@ -164,7 +164,9 @@ def read_cells(block: Block, names: list[str], needed: list[str], delimiter: str
     except pa.ArrowInvalid as error:
         if (wrong := re.search(r"In CSV column #(\d+): CSV conversion error.*invalid value (.*)", str(error))) is None:
             raise
-        raise InputError(f"Column `{names[int(wrong[1])]}` holds {wrong[2]}, which is no number.") from None
+        raise InputError(
+            f"Column `{names[int(wrong[1])]}` holds {wrong[2]}, which is no number. Mend that cell."
+        ) from None
     if len(table) != len(block.places):
         raise InputError(_UNPAIRED)
     return table

@@ -152,10 +152,14 @@ REGISTRY: dict[str, Metric] = {metric.name: metric for metric in _METRICS}
 _APART = {"one_vs_rest": "estimate_one_vs_rest", "distance_c_index": "estimate_distance_c_index"}
 
 
+_AUCS = ("auc", "auroc", "roc", "roc_auc", "roc_auc_score", "uqauc")  # nearer to "aurc" in letters
+
+
 def get_metric(name: str) -> Metric:
     """The metric of that name, or an error that suggests the nearest."""
     if isinstance(name, str) and name in _APART:
         raise InputError(f"{name} takes other arguments than the metrics here: use uqeval.inference.{_APART[name]}.")
     if not isinstance(name, str) or name not in REGISTRY:
-        raise InputError(f'There is no metric "{name}".{nearest(name, REGISTRY)} Metrics: {", ".join(REGISTRY)}.')
+        meant = ' Did you mean "uq_auc"?' if str(name).lower() in _AUCS else nearest(name, REGISTRY)
+        raise InputError(f'There is no metric "{name}".{meant} Metrics: {", ".join(REGISTRY)}.')
     return REGISTRY[name]

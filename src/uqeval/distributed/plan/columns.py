@@ -319,7 +319,8 @@ def _numbers(table: pa.Table, name: str) -> NDArray[Any]:
     elif pa.types.is_decimal(kind):
         column = column.cast(pa.float64())
     elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
-        raise InputError(f"Column `{name}` holds {kind}, not numbers. Convert it first.")
+        what = "text" if pa.types.is_string(kind) or pa.types.is_large_string(kind) else kind
+        raise InputError(f"Column `{name}` holds {what}, not numbers. Convert it first.")
     array: NDArray[Any] = column.to_numpy()
     if array.dtype == object:  # booleans with nulls
         array = np.array([np.nan if value is None else float(value) for value in array])

@@ -15,7 +15,7 @@ from uqeval.inputs.columns import listed
 from uqeval.inputs.logs import every_eval_ever, helm, inspect, lm_eval, lm_polygraph, uqlm
 from uqeval.inputs.logs.answers import Answers, Format, Wanted
 from uqeval.inputs.logs.chosen import Taken, predictions, refusal, take
-from uqeval.inputs.paths import PathLike, expand, is_packed, may_be_log, named, reading
+from uqeval.inputs.paths import PathLike, expand, is_known, is_packed, may_be_log, named, reading
 from uqeval.inputs.predictions import Predictions
 
 FORMATS: dict[str, Format] = {
@@ -122,6 +122,10 @@ def _logs(path: PathLike | Sequence[PathLike], known: Format | None) -> list[tup
         if not logs:
             what = "holds no log that is known" if os.path.isdir(name) else "is no log that is known"
             unpack = " Unpack it first." * (is_packed(name) and os.path.isfile(name))
+            tables = [file for file in sorted(os.listdir(name)) if is_known(file)] if os.path.isdir(name) else []
+            if tables:
+                pattern = os.path.join(name, f"*{Path(tables[0]).suffix}")
+                unpack = f' For a folder of tables name its files: "{pattern}".'
             raise InputError(f"{name}: {what}. Known are {', '.join(kind.NAME for kind in FORMATS.values())}.{unpack}")
         found += logs
     return sorted(found, key=lambda pair: pair[0])
