@@ -66,6 +66,21 @@ def test_graded_answers_of_two_runs_are_compared_by_what_grades_allow(tmp_path):
     assert "PRR (higher is better), 100 rows" in out
 
 
+def test_a_run_of_several_epochs_and_one_of_a_single_epoch_have_the_answers_of_that_in_common(tmp_path):
+    right, confidence = logs.answers(100)
+    paths = []
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        paths.append(logs.inspect_json(tmp_path / name / "log.json", right, confidence))
+    more = json.loads(paths[0].read_text())
+    more["samples"] += [sample | {"epoch": 2} for sample in more["samples"]]
+    paths[0].write_text(json.dumps(more))
+    for runs in ((tmp_path / "a", tmp_path / "b"), (tmp_path / "b", tmp_path / "a")):
+        out = succeed("compare", *runs)
+        assert "accuracy (higher is better), 100 rows" in out
+        assert "100 of 200 answers are not in every run and are left out" in " ".join(out.split())
+
+
 def test_runs_that_are_judged_differently_or_of_other_tasks_are_not_paired(tmp_path):
     right, confidence = logs.answers(100)
     logs.lm_eval(tmp_path / "a", right, confidence)

@@ -2,6 +2,8 @@
 
 import gzip
 import json
+import subprocess
+import sys
 from unittest import mock
 
 import numpy as np
@@ -181,6 +183,23 @@ def test_without_what_was_added_a_text_is_the_old_one_byte_by_byte(tmp_path, tex
     assert (gzip.decompress(found) if packed else found) == expected.encode(letters)
     assert done.rows == len(added) - (kind != "jsonl")
     assert done.accepted == sum(more.endswith("true") for more in added)
+
+
+def test_files_are_marked_without_loading_pandas(promise, example, tmp_path):
+    """Which takes 0.2 s, and which Arrow loads for what it makes of Python's objects and of arrays."""
+    files = ["new.csv", "new.jsonl", "new.parquet", "new.arrow"]
+    for name in files:
+        write(model_output(example), tmp_path / name)
+    (tmp_path / "promise.json").write_text(promise.to_json())
+    code = (
+        "import pathlib, sys, uqeval as uq; promise = uq.Threshold.from_json(pathlib.Path('promise.json').read_text())"
+    )
+    code += "\nfor file in sys.argv[1:]: uq.decide.apply_file(promise, file, 'out-' + file)"
+    code += "\nprint('pandas' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code, *files], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "False"
 
 
 def test_a_csv_of_another_dialect_keeps_it(tmp_path):

@@ -110,6 +110,10 @@ def test_too_small_groups_are_named_and_nothing_is_accepted():
     assert not t.feasible
     assert t.rows_needed > 3000
     assert t.group_table() is None
+    error[group == "west"] = 1  # so few say nothing of what more rows there would be like
+    with pytest.warns(UQWarning, match=r"Too small .*: west \(\d+ rows\)\. Label more"):
+        t = choose_threshold(score, error, 0.05, groups=group, each=True)
+    assert "No part has so low an observed risk in every group; more rows like these would not help." in t.statement()
 
 
 def test_rows_that_are_left_out_leave_their_groups():

@@ -443,3 +443,7 @@ def test_wrong_and_partial_logs_get_one_sentence_with_their_place(tmp_path):
     assert refused(tmp_path / "tables").endswith(f'name its files: "{tmp_path / "tables" / "*.csv"}".')
     unscored = logs.inspect_json(tmp_path / "log.json", right, confidence, scores={})
     assert "says of no answer whether it is good" in refused(unscored)
+    unjudged = logs.lm_eval(tmp_path / "unjudged", right, confidence)
+    rows = [json.loads(row) for row in unjudged.read_text().splitlines()]
+    logs.jsonl(unjudged, [{key: row[key] for key in row if not key.startswith("acc")} for row in rows])
+    assert "says of no answer whether it is good" in refused(unjudged)

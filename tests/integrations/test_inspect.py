@@ -12,7 +12,7 @@ import pytest
 import llm_logs as logs
 import uqeval as uq
 from uqeval._errors import InputError
-from uqeval.integrations.inspect import uncertainty_metrics
+from uqeval.integrations.inspect import as_it_runs, uncertainty_metrics
 
 ROOT = Path(__file__).parents[2]
 
@@ -55,6 +55,31 @@ def test_answers_that_were_not_scored_or_have_no_number_are_left_out_and_counted
     for both in ({}, {"confidence": "sure", "uncertainty": "sure"}):
         with pytest.raises(InputError, match="Pass one of confidence= and uncertainty="):
             uncertainty_metrics(scores, **both)
+
+
+def test_a_run_never_ends_for_what_has_no_value_yet():
+    right, confidence = logs.answers(50)
+    scores = sample_scores(right, confidence)
+    metric = as_it_runs(confidence="sure", uncertainty=None, metrics=["uq_auc", "aurc"], level=0.95)
+    found = [metric(scores[:n]) for n in range(51)]  # Inspect asks after each answer
+    assert [list(one) for one in found] == [list(uncertainty_metrics(scores, confidence="sure"))] * 51
+    assert [one["answers"] for one in found] == list(range(51))
+    assert np.isnan([found[1][name] for name in ("uq_auc", "uq_auc_low", "aurc", "aurc_high")]).all()
+    assert found[50] == uncertainty_metrics(scores, confidence="sure")
+    scores[7].score.value = "P"  # half right: a loss, which UQ-AUC does not take
+    with pytest.warns(uq.UQWarning, match="uqeval/uncertainty gives no uq_auc: uq_auc needs error") as warned:
+        partly = [metric(scores[:n]) for n in (20, 50)]
+    assert len(warned) == 1
+    assert np.isnan(partly[1]["uq_auc"])
+    assert partly[1]["aurc"] == uncertainty_metrics(scores, confidence="sure", metrics="aurc")["aurc"]
+    misspelt = as_it_runs(confidence="shure", uncertainty=None, metrics="aurc", level=0.95)
+    with pytest.warns(uq.UQWarning, match="0 of 50 scored answers have a number `shure`"):
+        assert misspelt(scores)["answers"] == 0
+    for wrong in ({"confidence": "a", "uncertainty": "b"}, {"confidence": None, "uncertainty": None}):
+        with pytest.raises(InputError, match="Pass one of confidence= and uncertainty="):
+            as_it_runs(**wrong, metrics="aurc", level=0.95)
+    with pytest.raises(InputError, match="There is no metric"):
+        as_it_runs(confidence="sure", uncertainty=None, metrics="auroc", level=0.95)
 
 
 def test_the_entry_point_names_a_module_that_registers_the_metric():

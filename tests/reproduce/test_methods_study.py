@@ -17,9 +17,10 @@ from scipy.stats import pearsonr
 from tiny_grid import TINY
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
+pytest.importorskip("sklearn")
 
 import commands  # noqa: E402
-from uqeval import InputError, metrics, scores, truth  # noqa: E402
+from uqeval import InputError, MissingExtra, metrics, scores, truth  # noqa: E402
 from uqeval.methods.batched import Net, train  # noqa: E402
 from uqeval.reproduce import synthetic  # noqa: E402
 from uqeval.reproduce.names import FOUR, MAIN, TRUTHS  # noqa: E402
@@ -27,7 +28,7 @@ from uqeval.reproduce.synthetic import by_method  # noqa: E402
 from uqeval.reproduce.synthetic.networks import GRID, OWN, choose, draw_of, fitted, plans_of, read_grid  # noqa: E402
 from uqeval.reproduce.synthetic.run import run_cell  # noqa: E402
 
-OTHERS = ["temperature", "tta", "evidential", "bayesian", "sngp", "swag"]
+OTHERS = ["temperature", "tta", "evidential", "bayesian", "sngp", "swag", "meta"]
 EVERY = ["softmax", "ensemble", "dropout", *OTHERS]
 ONE = TINY.replace("[[8], [6, 4]]", "[[8]]").replace("[0.02, 0.05]", "[0.05]")
 HOW = {"seeds": 1, "jobs": 1, "d_range": None}
@@ -74,6 +75,13 @@ def test_every_method_is_given_scores_that_it_has_its_own_among_them(path):
             assert np.isfinite(score).all(), (method["name"], name)
 
 
+def test_without_scikit_learn_the_meta_classifier_is_refused_before_anything_runs(path, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    with pytest.raises(MissingExtra, match='The method "meta" needs scikit-learn'):
+        synthetic(tmp_path, grid=path, methods="all", **HOW)
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_methods_algorithms_are_all_its_sizes_at_each_learning_rate():
     plans = plans_of(GRID, 1, "bayesian")
     assert len(plans) == 9
@@ -101,6 +109,22 @@ def test_swag_stays_near_the_end_of_the_softmax_networks_path(path):
     (softmax,) = [f for f in fitted(grid, 1, plans_of(grid, 0, "paper")) if f.plan["method"] == "softmax"]
     assert np.abs(swag.probs - softmax.probs).max() < 0.1
     assert swag.score("mutual_information").max() > 0
+
+
+def test_the_meta_classifier_learns_from_rows_that_its_network_did_not_meet(path):
+    grid = read_grid(path)
+    plain, seeing = fitted(grid, 1, plans_of(grid, 0, "meta"))
+    assert (plain.words, seeing.words) == (["held out 0.2", "inputs 0"], ["held out 0.2", "inputs 1"])
+    np.testing.assert_array_equal(plain.probs, seeing.probs)
+    (scaled,) = fitted(grid, 1, plans_of(grid, 0, "temperature"))  # the same network, of the same rows
+    np.testing.assert_array_equal(plain.probs.argmax(axis=1), scaled.probs.argmax(axis=1))
+    for found in (plain, seeing):
+        score = found.score("learned_error")
+        assert 0 <= score.min() < score.max() <= 1
+    assert not np.allclose(plain.score("learned_error"), seeing.score("learned_error"))
+    faultless = grid | {"data": grid["data"] | {"sigma": 1e-3}}
+    for found in fitted(faultless, 1, plans_of(grid, 0, "meta")):
+        assert not found.score("learned_error").any(), "nothing to learn: all rows tie"
 
 
 def test_every_number_of_another_methods_row_follows_its_definition(path):

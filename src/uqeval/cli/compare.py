@@ -219,7 +219,12 @@ def _in_common(read: dict[str, uqeval.Predictions]) -> dict[str, uqeval.Predicti
     for path, own in ids.items():
         if len(own) > len(common):
             notify(f"{path}: {len(own) - len(common):,} of {len(own):,} answers are not in every run and are left out")
-    return {path: pred.take([one in common for one in ids[path]]) for path, pred in read.items()}
+    found = {path: pred.take([one in common for one in ids[path]]) for path, pred in read.items()}
+    if any(pred.clusters is None for pred in found.values()):  # where one run has a single answer to each question …
+        for pred in found.values():  # … all have just that in common: each is a cluster of its own
+            for name in ("clusters", "cluster_values"):
+                object.__setattr__(pred, name, None)
+    return found
 
 
 def _joined(found: dict[str, uqeval.Predictions], key: str | None) -> dict[str, uqeval.Predictions]:

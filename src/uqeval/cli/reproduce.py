@@ -48,7 +48,7 @@ def synthetic(
 
     Writes table.json, .csv and .md, figures and index.html. Run the same command again to go on after a stop.
 
-    Methods: softmax, ensemble, dropout, temperature, tta, evidential, bayesian, sngp, swag.
+    Methods: softmax, ensemble, dropout, temperature, tta, evidential, bayesian, sngp, swag, meta.
 
     Example:  uqeval reproduce synthetic --seeds 20 --methods all --out study
     """

@@ -284,6 +284,10 @@ class Threshold(Stored):
         name = self.score or "the score"
         if not self.feasible:
             text = f"Nothing can be certified: no region of {name} is shown to be such that {self._promised()}."
+            if not self.hopeful and self.each:
+                return (
+                    f"{text} No part has so low an observed risk in every group; more rows like these would not help."
+                )
             if not self.hopeful:
                 return f"{text} No part of these rows has so low an observed risk; more rows would not help."
             if self.rows_needed is None:

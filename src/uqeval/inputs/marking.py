@@ -28,6 +28,7 @@ from uqeval.inputs.splicing import (
     Block,
     Text,
     after_cells,
+    arrow_bits,
     before_braces,
     blocks,
     has_key,
@@ -233,9 +234,7 @@ def _arrow(path: str, options: Columns, stack: ExitStack) -> _Source:
 
 
 def _with(table: pa.Table, column: str, marks: NDArray[np.bool_], schema: pa.Schema) -> pa.Table:
-    import pyarrow as pa
-
-    return table.append_column(column, pa.array(marks)).replace_schema_metadata(schema.metadata)
+    return table.append_column(column, arrow_bits(marks)).replace_schema_metadata(schema.metadata)
 
 
 def _csv(path: str, options: Columns, stack: ExitStack) -> _Source:

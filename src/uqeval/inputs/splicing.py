@@ -203,18 +203,42 @@ def has_key(block: Block, key: str) -> bool:
     return name in block.text and re.search(re.escape(name) + rb"\s*:", block.text) is not None
 
 
+# Made from their memory, for pa.array and pa.scalar would load pandas where it is installed: 0.2 s.
+
+
+def arrow_bits(marks: NDArray[np.bool_]) -> pa.Array:
+    """True and False in Arrow."""
+    import pyarrow as pa
+
+    return _arrow_bytes(marks).cast(pa.bool_())
+
+
+def _arrow_bytes(marks: NDArray[np.bool_]) -> pa.Array:
+    """0 and 1."""
+    import pyarrow as pa
+
+    return pa.Array.from_buffers(pa.uint8(), len(marks), [None, pa.py_buffer(np.ascontiguousarray(marks))])
+
+
+def _arrow_texts(text: bytes, places: Any) -> pa.Array:
+    """The parts of a text between places, the first of which is 0."""
+    import pyarrow as pa
+
+    offsets = np.asarray(places, dtype=np.int64)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(text)]
+    return pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
+
+
 def spliced(block: Block, marks: NDArray[np.bool_], no: bytes, yes: bytes) -> Iterator[Any]:
     """The bytes of the block, with one or the other at each place."""
-    import pyarrow as pa
     import pyarrow.compute as pc
 
     last = 0
     if len(marks):
         last = int(block.places[-1])
-        kind, offsets = pa.large_binary(), np.concatenate([[0], block.places]).astype(np.int64)
-        between = pa.Array.from_buffers(kind, len(marks), [None, pa.py_buffer(offsets), pa.py_buffer(block.text)])
-        added = pc.if_else(pa.array(marks), pa.scalar(yes, kind), pa.scalar(no, kind))
-        joined = pc.binary_join_element_wise(between, added, pa.scalar(b"", kind))
+        between = _arrow_texts(block.text, np.concatenate([[0], block.places]))
+        words = _arrow_texts(no + yes, [0, len(no), len(no) + len(yes), len(no) + len(yes)])
+        joined = pc.binary_join_element_wise(between, words.take(_arrow_bytes(marks)), words[2])
         true = int(np.count_nonzero(marks))
         yield joined.buffers()[2].slice(0, last + len(yes) * true + len(no) * (len(marks) - true))
     yield memoryview(block.text)[last:]

@@ -1,11 +1,10 @@
 """What Inspect registers through the entry point `inspect_ai` of this package: the metric `uqeval/uncertainty`."""
 
 from collections.abc import Sequence
-from typing import Any
 
-from inspect_ai.scorer import Metric, SampleScore, metric
+from inspect_ai.scorer import Metric, metric
 
-from uqeval.integrations.inspect import uncertainty_metrics
+from uqeval.integrations.inspect import as_it_runs
 
 
 def _uncertainty(
@@ -14,12 +13,7 @@ def _uncertainty(
     metrics: Sequence[str] | str = ("uq_auc", "aurc"),
     level: float = 0.95,
 ) -> Metric:
-    how: dict[str, Any] = {"confidence": confidence, "uncertainty": uncertainty, "metrics": metrics, "level": level}
-
-    def compute(scores: list[SampleScore]) -> dict[str, float]:
-        return uncertainty_metrics(scores, **how)
-
-    return compute
+    return as_it_runs(confidence=confidence, uncertainty=uncertainty, metrics=metrics, level=level)
 
 
 # Every epoch is an answer of its own: the mean over epochs has no confidence.

@@ -130,8 +130,8 @@ def _add_choices(answers: Answers, rows: list[Row], raw: list[Numbers]) -> None:
         pairs = zip(lls, given, strict=True)
         ways["acc_mutual_info"] = [[list(np.subtract(one, other)) for one, other in pairs]]
     judged = next((name for name in ways if name in answers.qualities), "acc")
-    for labels in (_by_number(rows, lls), _by_text(rows, texts)):
-        values = answers.qualities.get(judged, [])
+    values = answers.qualities.get(judged, [])
+    for labels in (_by_number(rows, lls), _by_text(rows, texts)) if values else ():
         if labels is not None and any(_fits(way, labels, values) for way in ways[judged]):
             answers.labels = labels
             break

@@ -75,7 +75,8 @@ def read_logs(
     kind = files[0][1]
     if other := next((file for file, own in files if own is not kind), None):
         raise InputError(
-            f"{files[0][0]} is a log of {kind.NAME} and {other} of another kind. Name one of them, or format=."
+            f"{files[0][0]} is a log of {kind.NAME} and {other} of another kind. Name one of them, or the "
+            f"kind: format= (--log-format)."
         )
     runs: list[tuple[str, Answers]] = []
     for file, _ in files:

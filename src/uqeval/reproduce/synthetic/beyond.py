@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from uqeval import methods
 from uqeval.datasets.synthetic import Synthetic
 from uqeval.inputs.predictions import Predictions
 from uqeval.methods import (
@@ -23,12 +25,14 @@ from uqeval.methods import (
     BayesianNetwork,
     EvidentialNetwork,
     RandomFeatureGP,
+    Softmax,
     TemperatureScaling,
     TestTimeAugmentation,
     spectral_bound,
 )
 from uqeval.methods.batched import Adam, Bank, Loss, Net, one_thread, order_stream
 from uqeval.methods.loop import draw_seeds, forked_rng
+from uqeval.truth import error_of
 
 _ANNEALED = 10  # epochs until evidence for wrong classes has its whole penalty (Sensoy et al. 2018)
 _FEATURES = 256  # random ones of SNGP
@@ -44,6 +48,10 @@ class _Task:
     classes: int
     epochs: int
     batch_size: int
+
+    def rows_but(self, held_out: float) -> int:
+        """How many rows to train on: they are in random order, so that the last ones are as good as any to hold out."""
+        return len(self.x) - round(held_out * len(self.x))
 
     def fresh(self) -> Bank:
         """The networks as they start."""
@@ -85,8 +93,7 @@ def fit(
 
 
 def _temperature(task: _Task, held_out: float) -> Iterator[TemperatureScaling]:
-    # The training rows are in random order: the last ones are as good as any.
-    kept = len(task.x) - round(held_out * len(task.x))
+    kept = task.rows_but(held_out)
     bank = task.trained(rows=kept)
     for k in range(len(task.nets)):
         yield TemperatureScaling(bank.module(k)).fit([(task.x[kept:], task.y[kept:])], progress=False)
@@ -157,6 +164,33 @@ def _swag(task: _Task, rank: int, samples: int) -> Iterator[SWAG]:
     yield from found
 
 
+@dataclass(frozen=True)
+class _Learned:
+    """A softmax network, and a classifier of its mistakes; None where it made none, or nothing else."""
+
+    network: Softmax
+    meta: Any
+    inputs: bool
+
+    def predict(self, loader: Sequence[tuple[Tensor, Tensor]], *, progress: Any = None) -> Predictions:
+        pred = self.network.predict(loader, progress=progress)
+        x = torch.cat([inputs for inputs, _ in loader]).numpy()
+        error = np.zeros(pred.n) if self.meta is None else self.meta.score_samples((pred, x) if self.inputs else pred)
+        return Predictions(pred.labels, logits=pred.logits, scores={"learned_error": error})
+
+
+def _meta(task: _Task, held_out: float, inputs: int) -> Iterator[_Learned]:
+    kept = task.rows_but(held_out)
+    bank, x = task.trained(rows=kept), task.x[kept:]
+    for k in range(len(task.nets)):
+        network = Softmax(bank.module(k))
+        met = network.predict([(x, task.y[kept:])], progress=False)
+        error, meta = error_of(met), None
+        if error is not None and 0 < error.sum() < len(error):
+            meta = methods.MetaClassifier().fit((met, x.numpy()) if inputs else met)
+        yield _Learned(network, meta, bool(inputs))
+
+
 _FITS: dict[str, Callable[..., Iterator[Any]]] = {
     "temperature": _temperature,
     "tta": _tta,
@@ -164,4 +198,5 @@ _FITS: dict[str, Callable[..., Iterator[Any]]] = {
     "bayesian": _bayesian,
     "sngp": _sngp,
     "swag": _swag,
+    "meta": _meta,
 }

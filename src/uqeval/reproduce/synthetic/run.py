@@ -7,13 +7,14 @@ Finished cells are stored, so a killed run goes on.
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from uqeval import metrics, truth
 from uqeval._check import Progress
-from uqeval._errors import InputError, collected
+from uqeval._errors import InputError, MissingExtra, collected
 from uqeval.kernels import cores
 from uqeval.reproduce.store import Store, cell_key, processes, run_cells
 from uqeval.reproduce.study import (
@@ -59,8 +60,8 @@ def synthetic(
         Range of d, the distance between the two means, which drives all correlations; None takes every draw.
     methods : str or list of str, optional
         Names, in a list or separated by commas: softmax, ensemble, dropout, temperature, tta, evidential, bayesian,
-        sngp, swag; "paper" for those of the grid (the default), "all" for all of these. The numbers of a method do not
-        depend on the others.
+        sngp, swag, meta; "paper" for those of the grid (the default), "all" for all of these. The numbers of a method
+        do not depend on the others.
     grid : path, optional
         Another grid (see synthetic.toml of this package).
     jobs : int, optional
@@ -78,6 +79,8 @@ def synthetic(
     count = check_natural("seeds", seeds, 1)
     table, timing = read_grid(grid), Timing()
     chosen = choose(table, methods)
+    if any(method["name"] == "meta" for method in chosen) and find_spec("sklearn") is None:
+        raise MissingExtra('The method "meta"', "scikit-learn", "sklearn")  # now, not after the other methods' minutes
     draws, skipped = _draws(table, count, d_range)
     same = {"study": "synthetic", "revision": _REVISION, "grid": {k: v for k, v in table.items() if k != "paper"}}
     first = list(range(count)) if skipped else []  # as the paper's law gives them
