@@ -15,10 +15,13 @@ class InputError(ValueError):
     """The input cannot be used; the message names the argument, shows what came and says what to do."""
 
     def __init__(self, message: str = "") -> None:
-        message = _LONG.sub(lambda found: f"{found[0][:80]}…", in_one_line(message))
-        super().__init__(_TYPE.sub(lambda found: "None" if found[1] == "NoneType" else f"an {found[1]}", message))
+        text = _LONG.sub(lambda found: f"{found[0][:80]}…", in_one_line(message))
+        text = _TYPE.sub(lambda found: "None" if found[1] == "NoneType" else f"an {found[1]}", text)
+        # Names can be texts of many words: what it is about stands first, what to do last.
+        super().__init__(text if len(text) <= _MOST else f"{text[:1800]} … {text[-600:]}")
 
 
+_MOST = 2500
 # The name of a type behind an article: "is a int.", "holds a NoneType."
 _TYPE = re.compile(r"(?<=\b(?:is|ds) )a (NoneType|[aeioAEIO]\w*)(?=[.;,])")
 _LONG = re.compile(r"\S{1000,}")  # no path is as long: a cell, of which the beginning tells enough
@@ -50,8 +53,9 @@ def reason_of(error: BaseException) -> str:
 
 def share_hint(value: object) -> str:
     """' Did you mean 0.05?' of a 5, where a share was asked for and percent came."""
-    percent = isinstance(value, int | float) and not isinstance(value, bool) and 1 <= value < 100
-    return f" Did you mean {value / 100:g}?" if percent else ""
+    if isinstance(value, int | float) and not isinstance(value, bool) and 1 <= value < 100:
+        return f" Did you mean {value / 100:g}?"
+    return ""
 
 
 def nearest(name: object, names: Iterable[str]) -> str:

@@ -71,7 +71,7 @@ def check_probs(probs: ArrayLike | Widened, *, name: str = "probs", normalize: b
     if least < -tolerance or most > 1 + tolerance:
         outside = (array < -tolerance) | (array > 1 + tolerance)
         place = np.unravel_index(int(outside.argmax()), array.shape)
-        row = place[-1] if binary else place[-2]
+        row = int(place[-1] if binary else place[-2])
         raise InputError(f"`{name}` holds {array[place]:g} in row {row}. {_instead(array, off, binary)}")
     clipped = array if least >= 0 and most <= 1 else np.clip(array, 0.0, 1.0, out=array)
     if least < 0 and not binary:  # what is used must sum to 1

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from uqeval._check import Int
 from uqeval._errors import InputError
-from uqeval.inputs.texts import Depth
+from uqeval.inputs.texts import Depth, check_records
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -183,6 +183,7 @@ def read_records(block: Block, needed: list[str]) -> pa.Table:
         explicit_schema=pa.schema([(name, pa.float64()) for name in needed]), unexpected_field_behavior="ignore"
     )
     Depth().check(block.text)
+    check_records(block.text)
     table = json.read_json(pa.BufferReader(block.text), json.ReadOptions(block_size=block.part), parse)
     data = np.frombuffer(block.text, np.uint8)
     if len(table) != len(block.places) or not np.all(data[block.places] == _CLOSE):
