@@ -1,4 +1,4 @@
-"""The plain classifier: one pass, softmax of its logits."""
+"""The plain classifier: one pass, softmax of its logits (Hendrycks & Gimpel 2017)."""
 
 from collections.abc import Iterable
 from typing import Any
