@@ -148,6 +148,10 @@ LATE_OWN = {
     },
     "uqeval.datasets.files": "few want files to try commands on",
     "uqeval.cli.told": "few store what they see",
+    **{
+        f"uqeval.{name}": "a plugin of pytest loads nothing before it is asked"
+        for name in ("cli.options", "evaluation.result", "inputs")
+    },
     **dict.fromkeys(("uqeval.decide.choose", "uqeval.decide.outcome"), "few gates certify a share, of 30 ms"),
     "uqeval.evaluation.stored": "few read what was stored",
     "uqeval.cli.main": "0.3 s in which Ctrl-C would print a traceback",

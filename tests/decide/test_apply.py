@@ -185,6 +185,23 @@ def test_without_what_was_added_a_text_is_the_old_one_byte_by_byte(tmp_path, tex
     assert done.accepted == sum(more.endswith("true") for more in added)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ('{"score_mine": 0.1', "record 901 is not JSON, or not whole"),
+        ("[0.1]", "record 901 is no JSON object"),
+        ('{"score_mine": {"a": 1}}', r'Column `score_mine` holds {"a": 1} in record 901'),
+    ],
+)
+def test_a_record_that_cannot_be_read_is_told_by_its_place_in_the_file(wrong, message, tmp_path, monkeypatch):
+    monkeypatch.setattr(marking, "_BYTES", 1 << 10)
+    lines = ['{"score_mine": 0.1}'] * 900 + [wrong] + ['{"score_mine": 0.1}'] * 100
+    (tmp_path / "new.jsonl").write_text("\n".join(lines) + "\n")
+    with pytest.raises(uq.InputError, match=message):
+        apply_file(FAST, tmp_path / "new.jsonl", tmp_path / "out.jsonl", score="mine")
+    assert not (tmp_path / "out.jsonl").exists()
+
+
 def test_files_are_marked_without_loading_pandas(promise, example, tmp_path):
     """Which takes 0.2 s, and which Arrow loads for what it makes of Python's objects and of arrays."""
     files = ["new.csv", "new.jsonl", "new.parquet", "new.arrow"]
@@ -249,7 +266,7 @@ def test_what_cannot_be_applied_is_refused_and_leaves_no_file(promise, tmp_path,
     (tmp_path / "twice.jsonl").write_text('{"score_mine": 0.1}\n{"score_mine": 0.1, "accept": 1}\n')
     for name, text in (
         ("gaps.csv", "rows from 2 on: .*1 missing value"),
-        ("words.jsonl", "cannot be read"),
+        ("words.jsonl", 'Column `score_mine` holds "low" in record 2'),
         ("words.csv", "Column `score_mine` holds 'low', which is no number"),
         ("mac.csv", "carriage returns alone"),
         ("short.csv", "Expected 2 columns, got 1"),

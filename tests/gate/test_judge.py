@@ -163,6 +163,7 @@ def test_what_cannot_be_judged_is_said(ev, example):
         (both, [rule], {}, "names no score, and there are several"),
         (replace(ev, level=0.9), [rule], {}, "0.9 intervals but the policy asks for 0.95"),
         (example, [rule], {}, "Pass what uqeval.evaluate returns"),
+        (ev, [{"metric": "uq_auc", "margin": 0.1}], {"baseline": "old.csv"}, "`baseline` is a str. Pass Predictions"),
         (ev, [{**rule, "metric": "ece", "at_least": 0.1}], {}, "There is no estimate"),
     ):
         with pytest.raises(uq.InputError, match=text):

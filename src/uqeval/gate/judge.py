@@ -78,6 +78,11 @@ def judge(ev: Evaluation, policy: Policy | Mapping[str, Any] | str, *, baseline:
     rules = read_policy(policy)
     if not isinstance(ev, Evaluation):
         raise InputError(f"`ev` is a {type(ev).__name__}. Pass what uqeval.evaluate returns.")
+    if not isinstance(baseline, Predictions | Evaluation | None):
+        raise InputError(
+            f"`baseline` is a {type(baseline).__name__}. Pass Predictions (uqeval.read_predictions reads a file) or an "
+            f"evaluation (Evaluation.from_json)."
+        )
     if rules.needs_baseline and baseline is None:
         raise InputError("A rule has a margin, which needs a baseline. Pass baseline= (--baseline FILE).")
     if ev.level != rules.level:

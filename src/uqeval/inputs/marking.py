@@ -277,8 +277,10 @@ def _jsonl(path: str, options: Columns, stack: ExitStack) -> _Source:
         raise InputError('the first line is no record, as {"score_mine": 0.3}.')
 
     def pieces(needed: Sequence[str]) -> Iterator[tuple[pa.Table, Block]]:
+        before = 0
         for block in chain([start], found):
-            yield read_records(block, list(needed)), block
+            yield read_records(block, list(needed), before), block
+            before += len(block.places)
 
     @contextmanager
     def writer(part: Path, column: str, codec: str | None) -> Iterator[Any]:

@@ -7,6 +7,7 @@ places of two additions with what is added. pyarrow is imported on use.
 from __future__ import annotations
 
 import codecs
+import json
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -172,23 +173,44 @@ def read_cells(block: Block, names: list[str], needed: list[str], delimiter: str
     return table
 
 
-def read_records(block: Block, needed: list[str]) -> pa.Table:
-    """Columns of numbers, from records in lines."""
+def read_records(block: Block, needed: list[str], before: int) -> pa.Table:
+    """Columns of numbers, from records in lines; `before` is how many the file has before these."""
     import pyarrow as pa
-    from pyarrow import json
+    from pyarrow import json as arrow_json
 
     if not len(block.places):
         return _no_rows(needed)
-    parse = json.ParseOptions(
+    parse = arrow_json.ParseOptions(
         explicit_schema=pa.schema([(name, pa.float64()) for name in needed]), unexpected_field_behavior="ignore"
     )
     Depth().check(block.text)
     check_records(block.text)
-    table = json.read_json(pa.BufferReader(block.text), json.ReadOptions(block_size=block.part), parse)
+    try:
+        table = arrow_json.read_json(pa.BufferReader(block.text), arrow_json.ReadOptions(block_size=block.part), parse)
+    except pa.ArrowInvalid:  # which tells a row of a part of the block
+        _refuse_records(block.text, needed, before)
+        raise
     data = np.frombuffer(block.text, np.uint8)
     if len(table) != len(block.places) or not np.all(data[block.places] == _CLOSE):
         raise InputError("a line holds no record, or several. JSON lines have one in each.")
     return table.select(needed)
+
+
+def _refuse_records(text: bytes, needed: list[str], before: int) -> None:
+    """Names the record that cannot be read."""
+    for place, line in enumerate(filter(bytes.strip, text.split(b"\n")), before + 1):
+        try:
+            row = json.loads(line)
+        except ValueError:
+            raise InputError(f"record {place} is not JSON, or not whole.") from None
+        if not isinstance(row, dict):
+            raise InputError(f'record {place} is no JSON object, as {{"score_mine": 0.3}}.')
+        for name in needed:
+            value = row.get(name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+                raise InputError(
+                    f"Column `{name}` holds {json.dumps(value):.60} in record {place}, which is no number."
+                )
 
 
 def _no_rows(needed: list[str]) -> pa.Table:
