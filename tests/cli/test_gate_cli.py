@@ -183,7 +183,7 @@ def test_apply_marks_the_rows_and_says_how_many(rows, tmp_path):
 
 def test_what_a_gate_cannot_read_is_one_message(rows, tmp_path):
     new = rows / "new.parquet"
-    assert "cannot be read" in fail("gate", tmp_path / "none.toml", new)
+    assert "none.toml: there is no such file. Pass a policy" in fail("gate", tmp_path / "none.toml", new)
     assert "--baseline FILE" in fail("gate", policy(tmp_path, margin=0.1), new)
     (tmp_path / "wrong.json").write_text('{\n  "schema_version": 1, "n": 3}')
     assert "wrong.json: This is not the JSON of an Evaluation" in fail(

@@ -924,7 +924,7 @@ def test_files_that_are_no_text_or_not_there_are_one_message(promise, fresh, tmp
     bits.write_bytes(b"\xff\xfe\x00{")
     assert "bits.json" in fail_check(bits, fresh)
     assert "--state" in fail_check(promise, fresh, "--state", bits)
-    assert "none.json: cannot be read" in fail_check(tmp_path / "none.json", fresh)
+    assert "none.json: there is no such file. Pass what" in fail_check(tmp_path / "none.json", fresh)
     assert "cannot be read" in fail_check(tmp_path, fresh)
     assert "--state" in fail_check(promise, fresh, "--state", promise)
     assert "no such file" in fail_check(promise, tmp_path / "none.csv")

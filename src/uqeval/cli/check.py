@@ -143,6 +143,8 @@ def load_threshold(path: str, max_risk: float | None) -> uqeval.Threshold:
     try:
         text = Path(path).read_text(encoding="utf-8")
         data = json_value(text)
+    except FileNotFoundError:
+        raise InputError(f"{path}: there is no such file. Pass what `uqeval threshold --json FILE` wrote.") from None
     except OSError as problem:
         raise InputError(f"{path}: cannot be read ({problem.strerror}).") from None
     except UnicodeDecodeError:

@@ -212,10 +212,12 @@ def read_policy(source: str | os.PathLike[str] | Mapping[str, Any] | Policy) -> 
     path = os.fspath(source)
     try:
         data = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{path}: there is no such file. Pass a policy, rules in TOML.") from None
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror}).") from None
     except ValueError as error:  # of TOML, and of UTF-8
-        raise InputError(f"{path}: is no TOML ({error}).") from None
+        raise InputError(f"{path}: is no TOML ({error}). Pass a policy, rules in TOML.") from None
     except RecursionError:
         raise InputError(f"{path}: is no policy: it is nested too deeply.") from None
     return Policy.of(data, path)
