@@ -21,11 +21,12 @@ test-slow: $(VENV)/.dev
 	$(BIN)/python -m pytest -n auto --dist worksteal -m "slow and not alone" tests
 	$(BIN)/python -m pytest -m alone tests
 
-# Random hostile input: SECONDS each, WHAT="kernels readers", SEED.
+# Random hostile input: SECONDS each, WHAT="kernels readers guided", SEED. What coverage guides needs atheris.
 fuzz: SECONDS ?= 60
 fuzz: SEED ?= 0
 fuzz: WHAT ?= $(filter kernels readers,$(patsubst fuzz/%.py,%,$(wildcard fuzz/*.py)))
 fuzz: $(VENV)/.dev
+	@case " $(WHAT) " in *" guided "*) $(PIP) "atheris>=3; python_version < '3.14'";; esac
 	@for what in $(WHAT); do nice $(BIN)/python -m fuzz $$what --seconds $(SECONDS) --seed $(SEED) || exit 1; done
 
 # What is published: the sources, and the wheels that are built from them, with native kernels and without.

@@ -69,7 +69,7 @@ class Case(NamedTuple):
     attempt: Callable[[Path], None]
 
 
-def _require(holds: Any, what: str) -> None:
+def require(holds: Any, what: str) -> None:
     if not holds:
         raise Wrong(what)
 
@@ -205,10 +205,10 @@ def _table(path: Path) -> None:
     again = uq.read_predictions(path)
     for name in ("labels", "probs", "error", "weights"):
         first, second = getattr(found, name), getattr(again, name)
-        _require(first is None or np.array_equal(first, second), f"`{name}` differs when read again")
+        require(first is None or np.array_equal(first, second), f"`{name}` differs when read again")
     if found.probs is None or found.labels is None:
         return
-    _require(np.isfinite(found.probs).all() and (found.probs >= 0).all(), "probabilities outside [0, 1]")
+    require(np.isfinite(found.probs).all() and (found.probs >= 0).all(), "probabilities outside [0, 1]")
     try:
         columns, parts = _columns_of(path), dict(found.columns)
     except (pa.ArrowException, OSError):  # a column that is not needed is damaged
@@ -219,10 +219,10 @@ def _table(path: Path) -> None:
         return
     probs = [[float(value) for value in columns[name]] for name in own]
     order = [names.index(name.removeprefix("prob_").strip() or name.removeprefix("prob_")) for name in own]
-    _require(np.allclose(found.probs[:, order].T, probs, rtol=1e-9, atol=1e-12), "other probabilities than in the file")
+    require(np.allclose(found.probs[:, order].T, probs, rtol=1e-9, atol=1e-12), "other probabilities than in the file")
     labels = columns[parts["label"][0]]
-    _require(len(labels) == found.n, "another number of rows than in the file")
-    _require(all(_same(names[k], label) for k, label in zip(found.labels, labels, strict=True)), "other labels")
+    require(len(labels) == found.n, "another number of rows than in the file")
+    require(all(_same(names[k], label) for k, label in zip(found.labels, labels, strict=True)), "other labels")
     top = [max(range(len(own)), key=lambda k: (row[k], -order[k])) for row in zip(*probs, strict=True)]
     if any(list(row).count(max(row)) > 1 for row in found.probs.tolist()):
         return  # two most probable classes: which is taken is tested elsewhere
@@ -232,7 +232,7 @@ def _table(path: Path) -> None:
         score = [-max(row) for row in found.probs.tolist()]
         expected = _by_pairs(score, error, weight)
         got = _number_of(found)
-        _require(math.isclose(got, expected, abs_tol=1e-9), f"UQ-AUC {got} in place of {expected}")
+        require(math.isclose(got, expected, abs_tol=1e-9), f"UQ-AUC {got} in place of {expected}")
 
 
 def _arrays(path: Path) -> None:
@@ -240,11 +240,11 @@ def _arrays(path: Path) -> None:
     with np.load(path, allow_pickle=False) as held:
         for name in ("labels", "probs", "score_x"):
             if name in held and name == "probs" and found.probs is not None and held[name].shape == found.probs.shape:
-                _require(np.allclose(found.probs, held[name], rtol=1e-6), "other probabilities than in the file")
+                require(np.allclose(found.probs, held[name], rtol=1e-6), "other probabilities than in the file")
             if name in held and name == "score_x":
-                _require(np.array_equal(found.scores["x"], held[name]), "another score than in the file")
+                require(np.array_equal(found.scores["x"], held[name]), "another score than in the file")
     if found.probs is not None:
-        _require(np.isfinite(found.probs).all() and (found.probs >= 0).all(), "probabilities outside [0, 1]")
+        require(np.isfinite(found.probs).all() and (found.probs >= 0).all(), "probabilities outside [0, 1]")
 
 
 def _piecewise(path: Path) -> None:
@@ -255,7 +255,7 @@ def _piecewise(path: Path) -> None:
 
     other = said("local")
     one = said("memory")  # reads no less
-    _require(one == other or (math.isnan(one) and math.isnan(other)), f"UQ-AUC {one} in memory, {other} in pieces")
+    require(one == other or (math.isnan(one) and math.isnan(other)), f"UQ-AUC {one} in memory, {other} in pieces")
 
 
 def _late(path: Path) -> None:
@@ -263,7 +263,7 @@ def _late(path: Path) -> None:
     kind = kind_of_file(str(path), options)
     if kind == "labels":
         found = read_labels(str(path), options)
-        _require(found.loss is None or np.isfinite(found.loss).all(), "a loss that is no number")
+        require(found.loss is None or np.isfinite(found.loss).all(), "a loss that is no number")
     elif kind == "unlabelled":
         read_unlabelled(str(path), options)
 
@@ -278,13 +278,13 @@ def _applied(path: Path) -> None:
         except (pa.ArrowException, OSError):  # a column that is not needed is damaged
             return
         after = _columns_of(out)
-        _require({*after} == {*before, "accept"}, "other columns")
+        require({*after} == {*before, "accept"}, "other columns")
         marks = [str(mark).lower() == "true" for mark in after["accept"]]
         told = [math.isfinite(v) and v <= 0.5 for v in map(_number, before["score_x"])]
-        _require(marks == told and done.accepted == sum(told), "other rows are accepted")
+        require(marks == told and done.accepted == sum(told), "other rows are accepted")
     finally:
         out.unlink(missing_ok=True)
-    _require(not list(path.parent.glob(".*")), "a part of a file is left")
+    require(not list(path.parent.glob(".*")), "a part of a file is left")
 
 
 # ---- what we wrote ourselves, read again ----------------------------------------------------------------------------
@@ -339,12 +339,12 @@ def _ordered(data: Any) -> Any:
 def _as_read(text: str, kind: Any, *views: str) -> Any:
     found = kind.from_json(text)
     said = [str(found), *(getattr(found, view)() for view in views)]
-    _require(all(map(len, said)), "nothing is said")
+    require(all(map(len, said)), "nothing is said")
     before, after = _strict(json.loads(text)), json.loads(found.to_json())
     for data in (before, after, *before.get("thresholds", ()), *after.get("thresholds", ())):
         for name in DERIVED:
             data.pop(name, None)
-    _require(_ordered(after) == _ordered(_completed(before, after)), "other values than in the file")
+    require(_ordered(after) == _ordered(_completed(before, after)), "other values than in the file")
     return found
 
 
@@ -356,7 +356,7 @@ def _threshold(path: Path) -> None:
     found = _as_read(_text_of(path), uq.Threshold, "statement")
     scores = np.array([0.0, 0.1, 0.25, 0.5, 0.9, 2.0])
     told = [False] * 6 if found.value is None or math.isnan(found.value) else [bool(s <= found.value) for s in scores]
-    _require(found.accept(scores).tolist() == told, "other rows are accepted")
+    require(found.accept(scores).tolist() == told, "other rows are accepted")
 
 
 def _thresholds(path: Path) -> None:
@@ -365,7 +365,7 @@ def _thresholds(path: Path) -> None:
 
 def _check(path: Path) -> None:
     found = _as_read(_text_of(path), uq.Check)
-    _require(found.e_value >= 0 or math.isnan(found.e_value), "evidence below 0")
+    require(found.e_value >= 0 or math.isnan(found.e_value), "evidence below 0")
     PROMISE.check([0.1, 0.2, 0.3], [0, 1, 0], previous=found)
 
 
@@ -382,15 +382,15 @@ def _comparison(path: Path) -> None:
 def _policy(path: Path) -> None:
     found = read_policy(path)
     said = tomllib.loads(path.read_text(encoding="utf-8"))
-    _require(len(found.rules) == len(said["rule"]), "another number of rules")
+    require(len(found.rules) == len(said["rule"]), "another number of rules")
     for rule, data in zip(found.rules, said["rule"], strict=True):
-        _require(all(getattr(rule, key) == value for key, value in data.items()), "another rule")
-        _require(rule.title and math.isfinite(rule.limit), "a rule without a limit")
+        require(all(getattr(rule, key) == value for key, value in data.items()), "another rule")
+        require(rule.title and math.isfinite(rule.limit), "a rule without a limit")
 
 
 def _journal(path: Path) -> None:
     found = Journal(path, "--state").entries
-    _require(found == ENTRIES[: len(found)], "other looks than were written")
+    require(found == ENTRIES[: len(found)], "other looks than were written")
 
 
 # ---- logs of language models ----------------------------------------------------------------------------------------
@@ -401,11 +401,11 @@ def _log(path: Path) -> None:
     found, again = uq.read_logs(path), uq.read_logs(path)
     for name in ("error", "loss", "probs"):
         one, two = getattr(found, name), getattr(again, name)
-        _require((one is None) == (two is None) and (one is None or np.array_equal(one, two)), f"`{name}` differs")
-        _require(one is None or np.isfinite(one).all(), f"`{name}` is not finite")
-    _require(found.read_as, "does not say what it read")
+        require((one is None) == (two is None) and (one is None or np.array_equal(one, two)), f"`{name}` differs")
+        require(one is None or np.isfinite(one).all(), f"`{name}` is not finite")
+    require(found.read_as, "does not say what it read")
     for name, score in found.scores.items():
-        _require(np.isfinite(score).all() or np.isinf(score).any(), f"score {name} is no number")
+        require(np.isfinite(score).all() or np.isinf(score).any(), f"score {name} is no number")
 
 
 # ---- all kinds ------------------------------------------------------------------------------------------------------
@@ -630,7 +630,7 @@ def attempt(cases: Mapping[str, Case], seed: int, folder: Path) -> str:
             cases[kind].attempt(path)
     except OURS as error:
         text = str(error)
-        _require(0 < len(text.strip()) < 3000, f"{kind}: no sentence: {text!r}")
+        require(0 < len(text.strip()) < 3000, f"{kind}: no sentence: {text!r}")
         return "refused"
     finally:
         path.unlink(missing_ok=True)

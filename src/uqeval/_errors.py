@@ -15,9 +15,12 @@ class InputError(ValueError):
     """The input cannot be used; the message names the argument, shows what came and says what to do."""
 
     def __init__(self, message: str = "") -> None:
-        super().__init__(_LONG.sub(lambda found: f"{found[0][:80]}…", in_one_line(message)))
+        text = _LONG.sub(lambda found: f"{found[0][:80]}…", in_one_line(message))
+        # Names can be texts of many words: what it is about stands first, what to do last.
+        super().__init__(text if len(text) <= _MOST else f"{text[:1800]} … {text[-600:]}")
 
 
+_MOST = 2500
 _LONG = re.compile(r"\S{1000,}")  # no path is as long: a cell, of which the beginning tells enough
 
 

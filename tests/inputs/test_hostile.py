@@ -7,6 +7,7 @@ import pickle
 import struct
 import warnings
 import zipfile
+from functools import partialmethod
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import uqeval as uq
+from cases import noted
 from fuzz.readers import attempt, make_cases
 from uqeval._errors import InputError
 from uqeval.decide.apply import apply_file
@@ -21,6 +23,7 @@ from uqeval.gate.policy import read_policy
 from uqeval.inputs.columns import Columns
 from uqeval.inputs.late_labels import read_labels
 from uqeval.inputs.paths import refuse_bomb
+from uqeval.inputs.texts import Watched
 
 DEEP = "[" * 100_000 + "1" + "]" * 100_000
 
@@ -139,6 +142,33 @@ def test_json_deeper_than_a_stack_is_refused_wherever_it_is_read(tmp_path):
             kind.from_json(f'{{"schema_version": 1, "more": {DEEP}}}')
 
 
+def test_a_line_of_null_is_refused_where_arrow_would_die_of_it(tmp_path, monkeypatch):
+    path, promise = tmp_path / "f.jsonl", uq.Threshold.from_value(0.5, max_risk=0.1)
+    rows = [f'{{"label": {k % 2}, "prob": 0.{k}1, "score_x": 0.{k}, "more": null}}' for k in range(9)]
+    reads = {
+        "memory": lambda: uq.read_predictions(path),
+        "pieces": lambda: uq.evaluate(str(path), metrics="accuracy", engine="local"),
+        "apply": lambda: apply_file(promise, path, tmp_path / "out.jsonl", score="x"),
+        "late": lambda: read_labels(str(path), Columns(id="label", error="label")),
+    }
+    path.write_text("\n".join(rows))
+    for read in list(reads.values())[:3]:
+        read()
+    for size in (1 << 24, 7):  # of what Arrow reads at once
+        monkeypatch.setattr(Watched, "readinto", partialmethod(few_bytes, size))
+        for text in ("null\n{}", "\ufeffnull\n{}", " \n\t null\n{}", "{}\nnull\n", "{}\r\n null\r\n{}", "null"):
+            path.write_text(text.replace("{}", "\n".join(rows)), newline="")
+            for name, read in reads.items():
+                with noted(name=name, text=text), pytest.raises(InputError, match=r"f\.jsonl: "):
+                    read()
+
+
+def few_bytes(self, buffer, size):
+    data = self.read(min(size, len(buffer)))
+    buffer[: len(data)] = data
+    return len(data)
+
+
 def test_brackets_of_many_rows_are_no_depth(tmp_path):
     row = {"label": 0, "prob": 0.5, "text": "[[[", "list": [[1], [2]]}
     (tmp_path / "f.jsonl").write_text("".join(json.dumps(row | {"label": k % 2}) + "\n" for k in range(2000)))
@@ -165,3 +195,25 @@ def test_a_message_shows_the_beginning_of_a_cell_that_is_as_long_as_a_book(tmp_p
     with pytest.raises(InputError, match=r"x{70,80}…") as caught:
         uq.read_predictions(tmp_path / "f.csv")
     assert len(str(caught.value)) < 1000
+
+
+def test_a_message_names_columns_and_classes_that_are_whole_texts_by_their_beginning(tmp_path):
+    (tmp_path / "f.csv").write_text(f"label,{'some words ' * 10_000}\n1,0.5\n2,0.5\n")
+    with pytest.raises(InputError, match=r"One needs `label` .* label, some words .*…") as caught:
+        uq.read_predictions(tmp_path / "f.csv")
+    assert len(str(caught.value)) < 1000
+    assert len(str(InputError(f"`score` is {'a b ' * 1000}. Do this."))) < 2500
+    assert str(InputError(f"`score` is {'a b ' * 1000}. Do this.")).endswith(". Do this.")
+
+
+def test_what_follows_the_numbers_of_an_arrow_buffer_is_not_read(tmp_path):
+    with pa.ipc.new_file(str(tmp_path / "f.arrow"), pa.schema({"error": pa.int64(), "score_x": pa.float64()})) as file:
+        arrays = [
+            pa.Array.from_buffers(kind, 3, [None, pa.py_buffer(np.array(values, dtype).tobytes() + b"end")])
+            for kind, dtype, values in ((pa.int64(), "i8", [9, 0, 1]), (pa.float64(), "f8", [9, 0.5, 0.25]))
+        ]
+        file.write_batch(pa.record_batch(arrays, names=["error", "score_x"]).slice(1))
+    table = pa.table(dict(zip(("error", "score_x"), (array.slice(1) for array in arrays), strict=True)))
+    for found in (uq.read_predictions(tmp_path / "f.arrow"), uq.Predictions.from_frame(table)):
+        assert found.error.tolist() == [0, 1]
+        assert found.scores["x"].tolist() == [0.5, 0.25]

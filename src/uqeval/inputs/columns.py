@@ -135,7 +135,7 @@ class Plan:
 
 def listed(names: Iterable[object], limit: int = 12) -> str:
     """Names for a message, shortened where there are many."""
-    texts = [str(name) for name in names]
+    texts = [text if len(text := str(name)) <= 200 else f"{text[:160]}…" for name in names]
     more = f", … ({len(texts) - limit} more)" if len(texts) > limit else ""
     return ", ".join(texts[:limit]) + more
 

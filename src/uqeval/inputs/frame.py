@@ -212,7 +212,7 @@ def _text_sizes(column: pa.ChunkedArray) -> NDArray[Any]:
 
     kind = np.int64 if pa.types.is_large_string(column.type) else np.int32
     parts = [
-        np.diff(np.frombuffer(chunk.buffers()[1], dtype=kind)[chunk.offset : chunk.offset + len(chunk) + 1])
+        np.diff(np.frombuffer(chunk.buffers()[1], kind, len(chunk) + 1, chunk.offset * kind().itemsize))
         for chunk in column.chunks
         if len(chunk)  # an empty one may have no starts at all
     ]
@@ -301,8 +301,9 @@ def numpy_values(column: pa.Array | pa.ChunkedArray) -> NDArray[Any]:
         return numpy_values(column.cast(pa.uint8())).view(np.bool_)
     if column.null_count or not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
         return np.array(column.to_pylist(), dtype=object) if is_text(kind) else column.to_numpy(zero_copy_only=False)
-    values = np.frombuffer(column.buffers()[1] or b"", dtype=kind.to_pandas_dtype())
-    return values[column.offset : column.offset + len(column)]
+    # Only as much of the buffer as is used: its end may be anything, as half a number.
+    start = column.offset * kind.bit_width // 8
+    return np.frombuffer(column.buffers()[1] or b"", kind.to_pandas_dtype(), len(column), start)
 
 
 def _dictionary(column: pa.ChunkedArray) -> tuple[NDArray[np.int64], NDArray[Any] | pa.Array]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from uqeval._check import Int
 from uqeval._errors import InputError
-from uqeval.inputs.texts import check_depth
+from uqeval.inputs.texts import check_depth, check_records
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -181,6 +181,7 @@ def read_records(block: Block, needed: list[str]) -> pa.Table:
         explicit_schema=pa.schema([(name, pa.float64()) for name in needed]), unexpected_field_behavior="ignore"
     )
     check_depth(block.text)
+    check_records(block.text)
     table = json.read_json(pa.BufferReader(block.text), json.ReadOptions(block_size=block.part), parse)
     data = np.frombuffer(block.text, np.uint8)
     if len(table) != len(block.places) or not np.all(data[block.places] == _CLOSE):

@@ -7,6 +7,7 @@ import csv
 import io
 import json
 import os
+import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,7 +16,7 @@ import numpy as np
 
 from uqeval._errors import InputError, reason_of
 from uqeval.inputs.columns import Columns, listed, repeated
-from uqeval.inputs.paths import is_packed, refuse_bomb
+from uqeval.inputs.paths import is_packed, named, refuse_bomb
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,9 +40,10 @@ class Watched(io.RawIOBase):
         import pyarrow as pa
 
         super().__init__()
+        self._name = name
         self._raw = pa.input_stream(name, compression="detect")
         self._packed, self._unpacked, self._limited = os.path.getsize(name), 0, is_packed(name)
-        self._json, self._depth = json, 0
+        self._json, self._depth, self._begins = json, 0, True
 
     def readable(self) -> bool:
         return True
@@ -50,10 +52,12 @@ class Watched(io.RawIOBase):
         """The next bytes."""
         data: bytes = self._raw.read(None if size < 0 else size)
         self._unpacked += len(data)
-        if self._limited:
-            refuse_bomb(self._unpacked, self._packed)
-        if self._json:
-            self._depth = check_depth(data, self._depth)
+        with named(self._name):
+            if self._limited:
+                refuse_bomb(self._unpacked, self._packed)
+            if self._json:
+                self._depth = check_depth(data, self._depth)
+                self._begins = check_records(data, self._begins)
         return data
 
     def readinto(self, buffer: Any) -> int:
@@ -82,6 +86,20 @@ def check_depth(data: bytes, depth: int = 0) -> int:
 _OPENING, _CLOSING, _LINE_END = np.frombuffer(b"[{", np.uint8), np.frombuffer(b"]}", np.uint8), ord("\n")
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}\n"))
 _DEEPEST = 500  # Arrow has no limit, and a stack has one
+
+
+def check_records(data: bytes, begins: bool = True) -> bool:
+    """Refuses lines of JSON that are `null`: of one in the place of a first record Arrow dies, and Python with it.
+
+    Whether these are the first letters of a line, and whether the next ones are.
+    """
+    if _NULL.search(data) or (begins and _FIRST_NULL.match(data)):
+        raise InputError('cannot be read: a line is no record, as {"label": 0, "prob": 0.3}.')
+    last = max(data.rfind(b"\n"), data.rfind(b"\r"))
+    return (begins or last >= 0) and not data[last + 1 :].strip(b" \t")
+
+
+_NULL, _FIRST_NULL = re.compile(rb"[\n\r][ \t]*n"), re.compile(rb"(?:\xef\xbb\xbf)?[ \t\n\r]*n")
 
 
 class Dialect(NamedTuple):
