@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Unpack
@@ -233,6 +234,7 @@ def _open_parquet(name: str, options: Columns) -> Opened:
     file = pq.ParquetFile(name, pre_buffer=False)  # the bytes of the file need not lie in memory all at once
 
     rows, size = file.metadata.num_rows, os.path.getsize(name)
+    opened = threading.local()  # once for each thread: opening goes through all columns, of which there may be 10,000
 
     def read(columns: list[str], texts: list[str]) -> pa.Table:
         refuse_bomb(8 * rows * len(columns), size)
@@ -240,7 +242,8 @@ def _open_parquet(name: str, options: Columns) -> Opened:
 
     def column(label: str) -> pa.ChunkedArray:
         refuse_bomb(8 * rows, size)
-        own = pq.ParquetFile(name, metadata=file.metadata, pre_buffer=False)
+        if (own := getattr(opened, "file", None)) is None:
+            own = opened.file = pq.ParquetFile(name, metadata=file.metadata, pre_buffer=False)
         found = sound(own.read(columns=[label], use_threads=False)).column(label)
         if len(found) != rows:
             raise InputError(f"is corrupt: column `{label}` has {len(found)} rows of {rows}.")

@@ -177,7 +177,7 @@ class Files(Source):
                 parse = arrow_json.ParseOptions(explicit_schema=needed, unexpected_field_behavior="ignore")
             return arrow_json.open_json(Watched(path, json=True), read_options=options, parse_options=parse)
         parse = arrow_csv.ParseOptions(delimiter="\t" if kind == "tsv" else ",")
-        block = arrow_csv.ReadOptions(block_size=1 << 22)
+        block = arrow_csv.ReadOptions(block_size=max(1 << 22, len(columns or ()) << 12))  # many rows of many columns
         types = {name: self.schema.field(name).type for name in columns or ()} | dict.fromkeys(self.texts, pa.string())
         convert = arrow_csv.ConvertOptions(include_columns=list(columns or []), column_types=types)
         return arrow_csv.open_csv(path, read_options=block, parse_options=parse, convert_options=convert)
