@@ -85,54 +85,64 @@ def locked(
     """
     target = Path(os.path.realpath(path))
     beside, start, told = target.with_name(f".{target.name}.lock"), time.monotonic(), False
+    held: list[int] = []  # filled inside `_lock`: Ctrl-C on the way back from there would lose what it returns
     try:
-        while (handle := _lock(beside)) is None:
-            waited, used = time.monotonic() - start, f"{name} {os.fspath(path)} is in use by {_holder(beside)}"
-            if waited > _PATIENCE:
-                raise InputError(f"{used}. Wait until that has ended, or end it.")
-            if waited > 1 and not told:
-                tell(f"{used}; waiting.")
-                told = True
-            time.sleep(0.02)
-    except OSError as error:
-        raise InputError(f"{name}: {os.fspath(path)!r} cannot be locked ({error.strerror or error}).") from None
-    try:
+        try:
+            while not _lock(beside, held):
+                waited, used = time.monotonic() - start, f"{name} {os.fspath(path)} is in use by {_holder(beside)}"
+                if waited > _PATIENCE:
+                    raise InputError(f"{used}. Wait until that has ended, or end it.")
+                if waited > 1 and not told:
+                    tell(f"{used}; waiting.")
+                    told = True
+                time.sleep(0.02)
+        except OSError as error:
+            raise InputError(f"{name}: {os.fspath(path)!r} cannot be locked ({error.strerror or error}).") from None
         for left in target.parent.iterdir():  # by a process that was killed while it wrote
             if left.name.startswith(f".{target.name}.") and left.suffix == ".tmp":
                 left.unlink(missing_ok=True)
         yield
     finally:
-        if sys.platform != "win32":  # while it is locked, or somebody else's would go
-            beside.unlink(missing_ok=True)
-        os.close(handle)
-        if sys.platform == "win32":
-            with suppress(OSError):  # somebody else has opened it
-                beside.unlink(missing_ok=True)
+        for handle in held:
+            _let_go(handle, beside)
 
 
-def _lock(beside: Path) -> int | None:
-    """A handle that holds the lock, or None where another process does."""
-    handle = os.open(beside, os.O_RDWR | os.O_CREAT, 0o666)
+def _lock(beside: Path, held: list[int]) -> bool:
+    """Whether `held` has a handle that holds the lock now; it has none where another process does."""
+    held.append(handle := os.open(beside, os.O_RDWR | os.O_CREAT, 0o666))
     try:
-        if sys.platform == "win32":
-            os.lseek(handle, 1 << 20, os.SEEK_SET)  # behind the text, which stays readable
-            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
-        else:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.stat(beside).st_ino != os.fstat(handle).st_ino:  # another process has just ended and removed it
-                raise BlockingIOError
+        _claim(handle, beside)
         os.lseek(handle, 0, os.SEEK_SET)
         os.truncate(handle, 0)
         since = time.strftime("%Y-%m-%d %H:%M:%S")
         host = os.environ.get("COMPUTERNAME", "?") if sys.platform == "win32" else os.uname().nodename
         os.write(handle, f"process {os.getpid()} on {host}, since {since}".encode())
     except (BlockingIOError, FileNotFoundError, PermissionError):  # the last is Windows' word for a held lock
-        os.close(handle)
-        return None
-    except BaseException:
-        os.close(handle)
-        raise
-    return handle
+        os.close(held.pop())
+        return False
+    return True
+
+
+def _claim(handle: int, beside: Path) -> None:
+    """Takes the lock, or raises; takes it again where this handle has it."""
+    if sys.platform == "win32":
+        os.lseek(handle, 1 << 20, os.SEEK_SET)  # behind the text, which stays readable
+        msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+    else:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.stat(beside).st_ino != os.fstat(handle).st_ino:  # another process has just ended and removed it
+            raise BlockingIOError
+
+
+def _let_go(handle: int, beside: Path) -> None:
+    if sys.platform != "win32":
+        with suppress(OSError):  # another process has it: Ctrl-C came before we did
+            _claim(handle, beside)
+            beside.unlink(missing_ok=True)  # while it is locked, or somebody else's would go
+    os.close(handle)
+    if sys.platform == "win32":
+        with suppress(OSError):  # somebody else has opened it
+            beside.unlink(missing_ok=True)
 
 
 def _holder(beside: Path) -> str:

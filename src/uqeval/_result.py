@@ -19,7 +19,7 @@ from uqeval import kernels
 from uqeval._check import check_choice
 from uqeval._errors import InputError
 from uqeval._files import json_value
-from uqeval._signs import in_one_line
+from uqeval._signs import in_one_line, visible
 from uqeval._version import __version__
 
 SCHEMA_VERSION = 1  # of all JSON that is read back
@@ -101,7 +101,8 @@ class Result:
 
 def as_html(parts: Iterable[str | Grid], strong: Collection[str] = ()) -> str:
     """What `view` gives, for a notebook; the lines that matter most stand out."""
-    return "".join(part.html() if isinstance(part, Grid) else _words(part, part in strong) for part in parts if part)
+    made = (part.html() if isinstance(part, Grid) else _words(part, part in strong) for part in parts if part)
+    return visible("".join(made))
 
 
 def _words(text: str, strong: bool) -> str:
@@ -112,7 +113,7 @@ def _words(text: str, strong: bool) -> str:
 
 def as_text(parts: Iterable[str | Grid]) -> str:
     """What `view` gives, for a terminal."""
-    return "\n".join(part.text() if isinstance(part, Grid) else part for part in parts)
+    return visible("\n".join(part.text() if isinstance(part, Grid) else part for part in parts))
 
 
 def _plain(value: Any) -> Any:

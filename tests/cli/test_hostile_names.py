@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -147,6 +148,17 @@ def test_printed_tables_and_markdown_keep_their_shape_whatever_is_in_a_cell():
     assert grid.markdown().count("\n") == plain.markdown().count("\n")
     assert not COMMANDING & {*grid.text(), *grid.markdown()}
     assert {line.replace(r"\|", "").count("|") for line in grid.markdown().split("\n")} == {3}
+
+
+def test_what_python_and_a_notebook_show_of_a_result_commands_nothing():
+    rng = np.random.default_rng(0)
+    score, error = {EVIL: rng.random(90), "b": rng.random(90)}, rng.random(90) < 0.3
+    found = uq.evaluate(score=score, error=error, groups=[EVIL, "y"] * 45, metrics="uq_auc")
+    chosen = replace(uq.choose_threshold(score[EVIL], error, max_risk=0.9), score=EVIL)
+    for result in (found, uq.compare(score, error=error), chosen, chosen.check(score["b"], error)):
+        for text in (str(result), getattr(result, "_repr_html_", str)()):
+            assert not COMMANDING & {*text}
+            assert "<img" not in text or text == str(result)
 
 
 def test_a_text_that_begins_like_a_formula_gets_an_apostrophe_and_a_number_does_not():

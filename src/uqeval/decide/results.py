@@ -13,6 +13,7 @@ import numpy as np
 from uqeval._check import check_level
 from uqeval._errors import InputError
 from uqeval._result import SCHEMA_VERSION, Grid, Mistyped, Result, number, read_json, typed_fields
+from uqeval._signs import visible
 from uqeval.inference.result import Estimate
 
 _MARK = re.compile("[0-9a-f]{1,16}")
@@ -20,7 +21,7 @@ _MARK = re.compile("[0-9a-f]{1,16}")
 
 def with_notes(lines: Iterable[str], warnings: Iterable[str]) -> str:
     """The lines, and below them what to beware of."""
-    return "\n".join((*lines, *(f"! {note}" for note in warnings)))
+    return visible("\n".join((*lines, *(f"! {note}" for note in warnings))))
 
 
 def shown(value: float, digits: int = 10) -> str:
