@@ -48,8 +48,9 @@ def reason_of(error: BaseException) -> str:
 
 def share_hint(value: object) -> str:
     """' Did you mean 0.05?' of a 5, where a share was asked for and percent came."""
-    percent = isinstance(value, int | float) and not isinstance(value, bool) and 1 <= value < 100
-    return f" Did you mean {value / 100:g}?" if percent else ""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value < 100:
+        return ""
+    return f" Did you mean {value / 100:g}?"
 
 
 def nearest(name: object, names: Iterable[str]) -> str:
