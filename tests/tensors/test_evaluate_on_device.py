@@ -122,7 +122,7 @@ def test_odd_rows_are_refused_in_the_words_of_arrays(on_card):
     for name, value, words in (
         ("score", np.nan, r"`scores\['score'\]` has 1 NaN \(first at row 4\)"),
         ("loss", np.nan, r"`loss` has 1 NaN \(first at row 4\)"),
-        ("loss", np.inf, "`loss` has 1 infinite values"),
+        ("loss", np.inf, "`loss` has 1 infinite value "),
         ("error", 2, r"`error` must be 0 \(right\) or 1 \(wrong\); row 4 holds 2"),
     ):
         arrays = {what: x.astype(np.float64) for what, x in columns(60).items()}

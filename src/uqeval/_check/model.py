@@ -64,8 +64,8 @@ def check_probs(probs: ArrayLike | Widened, *, name: str = "probs", normalize: b
         array = np.maximum(array, 0.0)
         sums = array.sum(axis=-1)
         if (sums == 0).any():
-            row = _row(sums == 0)
-            raise InputError(f"`{name}` sums to 0 in row {row}, which cannot be normalised. Drop or mend that row.")
+            empty = _row(sums == 0)
+            raise InputError(f"`{name}` sums to 0 in row {empty}, which cannot be normalised. Drop or mend that row.")
         return on_grid(array / sums[..., None])
     off = np.zeros(0) if binary else np.abs(array.sum(axis=-1) - 1)
     if least < -tolerance or most > 1 + tolerance:
