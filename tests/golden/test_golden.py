@@ -19,7 +19,7 @@ from uqeval import kernels
 
 # The bound that docs/theory/numbers.md states.
 RELATIVE, ABSOLUTE = 1e-12, 1e-14
-# A quantile of t to 20 digits by mpmath: that of SciPy 1.11 is right to 9, and ends of intervals move with it.
+# A quantile of t to 20 digits by mpmath: SciPy before 1.17 has 9 to 11 of them, and ends of intervals move with it.
 ENDS = (RELATIVE, ABSOLUTE) if abs(stdtrit(57.9, 0.975) / 2.0017910949800028223 - 1) < 1e-14 else (1e-8, 1e-8)
 
 

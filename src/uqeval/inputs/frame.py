@@ -288,7 +288,7 @@ def _matrix(part: ClassColumns, classes: tuple[str, ...], columns: Mapping[str, 
 
 
 def numpy_values(column: pa.Array | pa.ChunkedArray) -> NDArray[Any]:
-    """The values of a column without nulls. Numbers are not copied; Arrow's own `to_numpy` would import pandas."""
+    """The values of a column without nulls. Numbers are not copied; Arrow's own ways to NumPy would import pandas."""
     import pyarrow as pa
 
     if isinstance(column, pa.ChunkedArray):
@@ -301,7 +301,8 @@ def numpy_values(column: pa.Array | pa.ChunkedArray) -> NDArray[Any]:
         return numpy_values(column.cast(pa.uint8())).view(np.bool_)
     if column.null_count or not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
         return np.array(column.to_pylist(), dtype=object) if is_text(kind) else column.to_numpy(zero_copy_only=False)
-    values = np.frombuffer(column.buffers()[1] or b"", dtype=kind.to_pandas_dtype())
+    letter = "f" if pa.types.is_floating(kind) else "u" if pa.types.is_unsigned_integer(kind) else "i"
+    values = np.frombuffer(column.buffers()[1] or b"", dtype=f"{letter}{kind.bit_width // 8}")
     return values[column.offset : column.offset + len(column)]
 
 
