@@ -776,6 +776,8 @@ def test_groups_too_small_or_without_errors_give_no_numbers():
 
 
 def test_frame_dict_and_json_have_the_columns_and_keys_of_the_api():
+    pytest.importorskip("pandas")
+    pytest.importorskip("polars")
     # To frame has the columns of the API.
     for kind in ["pandas", "polars", "pyarrow", None]:
         with noted(kind=kind):

@@ -763,6 +763,8 @@ def test_dict_and_json_hold_the_documented_keys_and_plain_values_only(grouped):
 
 
 def test_to_frame_has_a_row_per_estimate(grouped):
+    pytest.importorskip("pandas")
+    pytest.importorskip("polars")
     for kind in ["pandas", "polars", "pyarrow", None]:
         with noted(kind=kind):
             frame = grouped.to_frame(kind)
