@@ -5,7 +5,8 @@ BIN := $(VENV)/bin
 PIP := PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet
 SOURCES := pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/uqeval/kernels/native/*.?pp)
 
-.PHONY: demo test test-slow fuzz sanitize soak dist test-wheel messages lint format audit bench validate docs clean FORCE
+.PHONY: demo test test-slow test-minimal test-lowest fuzz sanitize soak dist test-wheel messages lint format audit bench \
+  validate docs clean FORCE
 
 demo: $(VENV)/.core
 	@$(BIN)/uqeval demo
@@ -47,6 +48,22 @@ test-wheel: dist
 	mv build/wheel/packages.pth build/wheel/lib/python*/site-packages
 	cd build/wheel && bin/uqeval demo && bin/uqeval doctor
 	cd build/wheel && bin/python -m pytest -c ../../pyproject.toml -n auto -m "not slow" ../../tests
+
+# The suite with no extra but that of the tests, and the newest of what it needs: what `pip install uqeval` gives today.
+test-minimal:
+	rm -rf build/minimal && $(PYTHON) -m venv build/minimal
+	build/minimal/bin/python -m pip install --quiet ".[test]"
+	cd build/minimal && bin/python -m pytest -c ../../pyproject.toml -n auto -m "not slow" ../../tests
+
+# The suite with the lowest versions that pyproject.toml allows, where uv finds them. Not torch's: it is gigabytes.
+LOWEST := test sklearn dask spark mlflow
+test-lowest:
+	rm -rf build/lowest && $(PYTHON) -m venv build/lowest
+	build/lowest/bin/python -m pip install --quiet uv
+	build/lowest/bin/uv pip install --quiet --python build/lowest/bin/python --resolution lowest-direct -r pyproject.toml \
+	  $(LOWEST:%=--extra %)
+	build/lowest/bin/python -m pip install --quiet --no-deps .
+	cd build/lowest && bin/python -m pytest -c ../../pyproject.toml -n auto -m "not slow" ../../tests
 
 # The public functions in several threads: right numbers, and no growth of memory or open files. SECONDS, SEED.
 soak: SECONDS ?= 1200

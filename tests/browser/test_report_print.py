@@ -9,7 +9,10 @@ import warnings
 
 import numpy as np
 import pytest
-from playwright.sync_api import expect  # the folder's fixture skips where there is no browser
+
+pytest.importorskip("playwright")
+
+from playwright.sync_api import expect
 
 import uqeval as uq
 from uqeval.cli import demo as demo_command

@@ -256,7 +256,7 @@ def test_doctor_shows_what_to_install_and_that_spark_needs_java(monkeypatch):
 
 
 def test_doctor_tells_what_each_extra_of_users_needs(monkeypatch):
-    of_developers = {"all", "bench", "dev", "docs"}
+    of_developers = {"all", "bench", "dev", "docs", "test"}
     assert {*doctor._EXTRAS} == {*metadata("uqeval").get_all("Provides-Extra")} - of_developers
     there = {"torch": "2.0.1", "pillow": "11.0"}
 

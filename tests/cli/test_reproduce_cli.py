@@ -47,6 +47,7 @@ def run(*args):
 
 
 def test_synthetic_prints_what_reproduces_and_goes_on_by_itself(tmp_path, grid, undrawn):
+    pytest.importorskip("torch")
     out = tmp_path / "study"
     options = ("synthetic", "--out", out, "--seeds", 2, "--jobs", 1, "--grid", grid)
     text = " ".join(run(*options).split())
@@ -78,6 +79,7 @@ def test_any_d_takes_draws_as_they_come_and_quiet_prints_nothing(tmp_path, grid,
 
 
 def test_temperature_prints_its_table_and_writes_a_page(tmp_path, undrawn):
+    pytest.importorskip("torch")
     out = tmp_path / "t"
     text = " ".join(run("temperature", "--out", out).split())
     assert "constant" in text
@@ -130,11 +132,13 @@ def test_a_bad_range_of_d_is_refused(tmp_path):
 
 
 def test_a_missing_grid_is_refused(tmp_path):
+    pytest.importorskip("torch")
     options = ("--out", tmp_path / "x", "--grid", tmp_path / "none.toml")
     assert "cannot be read" in commands.fail("reproduce", "synthetic", *options)
 
 
 def test_a_folder_that_cannot_be_made_is_refused_and_a_file_in_its_place_left_alone(tmp_path):
+    pytest.importorskip("torch")
     (tmp_path / "x").write_text("mine")
     for name in STUDIES:
         given = () if name in STUDIES[:4] else ("--predictions", tmp_path)
@@ -165,6 +169,8 @@ def test_without_its_package_one_line_says_what_to_install(tmp_path, monkeypatch
 
 
 def test_ctrl_c_says_in_one_line_how_to_go_on(tmp_path, monkeypatch):
+    pytest.importorskip("torch")
+
     def stopped(*args, **options):
         raise KeyboardInterrupt
 

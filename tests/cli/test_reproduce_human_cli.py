@@ -214,6 +214,7 @@ def test_images_give_the_labels_where_the_data_folder_has_none(tmp_path, monkeyp
 
 @pytest.mark.skipif(DATA is None, reason="UQEVAL_DATA is not set")
 def test_probes_and_training_get_the_images_and_their_options(tmp_path, monkeypatch, undrawn):
+    pytest.importorskip("torch")
     found = {}
 
     def probe(*args, **options):

@@ -7,8 +7,6 @@ import sys
 from unittest import mock
 
 import numpy as np
-import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.feather
@@ -18,8 +16,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import uqeval as uq
+from optional import optional
 from uqeval.decide import apply_file
 from uqeval.inputs import marking, splicing
+
+pd = optional("pandas")
+pl = optional("polars")
 
 FAST = uq.Threshold.from_value(0.5, max_risk=0.05)
 ROWS = {"id": ["007", "1.50", "x"], "score_mine": [0.25, 0.5, 0.75]}

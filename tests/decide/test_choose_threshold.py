@@ -11,8 +11,6 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pytest
 from hypothesis import assume, given, settings
@@ -20,10 +18,14 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import uqeval as uq
+from optional import optional
 from strategies import FINITE_SCORES, SPECIAL, make_scores, seeds
 from uqeval import InputError, Threshold, Thresholds, UQWarning, choose_threshold
 from uqeval.decide import bounds
 from uqeval.decide.threshold import shown
+
+pd = optional("pandas")
+pl = optional("polars")
 
 METHODS = ("step-down", "fallback", "fst", "sgr", "bonferroni", "holm", "rcps", "crc")
 JOINT = ("rcps", "crc")

@@ -483,6 +483,8 @@ def test_infinite_scores_are_accepted_last_with_a_warning():
 
 
 def test_frame_has_a_row_per_risk_ready_to_plot():
+    pytest.importorskip("pandas")
+    pytest.importorskip("polars")
     for kind in ["pandas", "polars", "pyarrow", None]:
         found = dominance(*simulated())
         frame = found.to_frame(kind)

@@ -111,6 +111,7 @@ def test_a_certificate_of_independent_rows_is_overturned_by_no_fewer_labels_and_
 
 
 def test_predictions_dicts_and_arrays_give_the_same_curve_as_plain_data():
+    pytest.importorskip("polars")
     pred = uq.datasets.example()
     names = ["entropy", "mutual_information"]
     found = uq.label_noise(names, predictions=pred, max_risk=0.05)

@@ -1148,6 +1148,8 @@ def test_dtypes_of_score_and_error_change_nothing(seed, kind):
 
 
 def test_frame_has_one_row_with_the_numbers():
+    pytest.importorskip("pandas")
+    pytest.importorskip("polars")
     for kind in ["pandas", "polars", "pyarrow"]:
         found = by_hand().check([0.1, 0.2, 0.9], [1, 0, 1])
         frame = found.to_frame(kind)

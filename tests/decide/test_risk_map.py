@@ -596,6 +596,8 @@ def test_rows_with_nan_are_left_out_on_request():
 
 
 def test_frame_has_a_row_per_threshold():
+    pytest.importorskip("pandas")
+    pytest.importorskip("polars")
     for kind in ["pandas", "polars", "pyarrow", None]:
         rng = np.random.default_rng(7)
         found = risk_map(rng.random(100), rng.integers(0, 2, 100))

@@ -302,6 +302,8 @@ def test_input_that_cannot_be_used_is_refused():
 
 
 def test_frame_has_a_row_per_quantity():
+    pytest.importorskip("pandas")
+    pytest.importorskip("polars")
     for kind in ["pandas", "polars", "pyarrow"]:
         report = sets_at(0.5).evaluate(PROBS, SCORE, LABELS)
         frame = report.to_frame(kind)

@@ -443,6 +443,7 @@ def test_printed_bounds_are_rounded_outward():
 
 
 def test_a_result_tells_what_it_is():
+    pytest.importorskip("polars")
     s, e, d = big("uniform", 20_000)
     found = StreamState(approx=0.1).update(s, e, d).compute()
     plain = found.to_dict()
@@ -484,6 +485,8 @@ def test_files_give_certain_bounds_of_one_score_or_of_all(files):
 
 
 def test_files_and_batches_of_every_kind_give_the_same(files, tmp_path):
+    pytest.importorskip("pandas")
+    pytest.importorskip("polars")
     import pandas as pd
     import polars as pl
 

@@ -10,8 +10,6 @@ from functools import partial
 from itertools import product
 
 import numpy as np
-import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pyarrow.csv
 import pytest
@@ -19,9 +17,13 @@ from scipy.stats import norm
 
 import uqeval as uq
 from cases import each, noted
+from optional import optional
 from uqeval import InputError, UQWarning
 from uqeval.evaluation.comparison import Comparison, Pair
 from uqeval.metrics import REGISTRY
+
+pd = optional("pandas")
+pl = optional("polars")
 
 CLASSES = 3
 OF_SCORES = [m.name for m in REGISTRY.values() if m.uses_score]
@@ -774,6 +776,8 @@ def test_groups_too_small_or_without_errors_give_no_numbers():
 
 
 def test_frame_dict_and_json_have_the_columns_and_keys_of_the_api():
+    pytest.importorskip("pandas")
+    pytest.importorskip("polars")
     # To frame has the columns of the API.
     for kind in ["pandas", "polars", "pyarrow", None]:
         with noted(kind=kind):

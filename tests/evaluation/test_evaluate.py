@@ -9,8 +9,6 @@ import warnings
 from dataclasses import fields
 
 import numpy as np
-import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
@@ -20,9 +18,13 @@ from hypothesis import strategies as st
 
 import uqeval as uq
 from cases import each, noted, on_both_kernels
+from optional import optional
 from strategies import each_backend
 from uqeval import InputError, UQWarning, kernels, truth
 from uqeval.metrics import REGISTRY
+
+pd = optional("pandas")
+pl = optional("polars")
 
 CLASSES = 3
 NUMBERS = ("value", "low", "high", "se")
@@ -761,6 +763,8 @@ def test_dict_and_json_hold_the_documented_keys_and_plain_values_only(grouped):
 
 
 def test_to_frame_has_a_row_per_estimate(grouped):
+    pytest.importorskip("pandas")
+    pytest.importorskip("polars")
     for kind in ["pandas", "polars", "pyarrow", None]:
         with noted(kind=kind):
             frame = grouped.to_frame(kind)

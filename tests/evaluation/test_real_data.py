@@ -11,6 +11,9 @@ import numpy as np
 import pytest
 from scipy.special import log_softmax
 from scipy.stats import kendalltau
+
+pytest.importorskip("sklearn.base")  # "sklearn" alone could be the folder of our tests
+
 from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 
 import uqeval as uq

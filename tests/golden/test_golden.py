@@ -19,8 +19,11 @@ from uqeval import kernels
 
 # The bound that docs/theory/numbers.md states.
 RELATIVE, ABSOLUTE = 1e-12, 1e-14
-# A quantile of t to 20 digits by mpmath: that of SciPy 1.11 is right to 9, and ends of intervals move with it.
-ENDS = (RELATIVE, ABSOLUTE) if abs(stdtrit(57.9, 0.975) / 2.0017910949800028223 - 1) < 1e-14 else (1e-8, 1e-8)
+# Quantiles of t, by its closed form and to 20 digits by mpmath: SciPy 1.11 has 9 of them, SciPy before 1.17 has 11, and ends of
+# intervals move with it.
+QUANTILES = {2: 0.95 / math.sqrt(2 * 0.975 * 0.025), 57.9: 2.0017910949800028223}
+RIGHT = all(abs(stdtrit(df, 0.975) / t - 1) < 1e-14 for df, t in QUANTILES.items())
+ENDS = (RELATIVE, ABSOLUTE) if RIGHT else (1e-8, 1e-8)
 
 
 def same(x, y, end=False):

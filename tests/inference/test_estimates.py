@@ -8,7 +8,6 @@ import warnings
 from itertools import product
 
 import numpy as np
-import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -41,10 +40,13 @@ from inference_reference import (
 from scipy import stats
 
 from cases import each, noted
+from optional import optional
 from uqeval import InputError, UQWarning, kernels
 from uqeval.inference import Estimate, bootstrap, estimate
 from uqeval.inference.sample import Sample
 from uqeval.metrics import REGISTRY
+
+pl = optional("polars")
 
 RANKING = [name for name, metric in REGISTRY.items() if metric.needs[0] == "score"]
 AREAS = ["aurc", "augrc", "g_auc", "auarc"]

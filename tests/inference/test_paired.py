@@ -1006,6 +1006,7 @@ def test_baseline_seed_and_level_do_what_they_say():
 
 
 def test_frame_has_the_promised_columns():
+    pytest.importorskip("pandas")
     scores, v, d = several(k=3)
     frame = compare(scores, error=v, loss=d).to_frame("pandas")
     assert list(frame.columns) == ["a", "b", "metric", "difference", "low", "high", "se", "p", "p_adjusted"]

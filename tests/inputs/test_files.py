@@ -10,8 +10,6 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.feather
@@ -22,8 +20,12 @@ from hypothesis import strategies as st
 
 import uqeval as uq
 from cases import noted
+from optional import optional
 from uqeval._errors import InputError
 from uqeval.inputs import Predictions, frame, read_predictions
+
+pd = optional("pandas")
+pl = optional("polars")
 
 N = 40
 RNG = np.random.default_rng(5)

@@ -7,18 +7,20 @@ import time
 from itertools import product
 
 import numpy as np
-import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pytest
 
 from cases import each, noted
+from optional import optional
 from uqeval._errors import InputError
 from uqeval.inputs import Predictions
 
+pd = optional("pandas")
+pl = optional("polars")
+
 DATA = {"label": ["dog", "cat", "dog"], "prob_dog": [0.6, 0.3, 0.2], "prob_cat": [0.4, 0.7, 0.8]}
 NUMBERED = {"label": [0, 1, 10], "prob_10": [0.2, 0.1, 0.7], "prob_0": [0.5, 0.1, 0.1], "prob_1": [0.3, 0.8, 0.2]}
-KINDS = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "arrow": pa.table}
+KINDS = {"pandas": lambda rows: pd.DataFrame(rows), "polars": lambda rows: pl.DataFrame(rows), "arrow": pa.table}
 each_kind = each("kind", KINDS.values(), ids=KINDS)
 
 

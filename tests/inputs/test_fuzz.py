@@ -22,6 +22,7 @@ FILES = int(os.environ.get("UQEVAL_FUZZ", "300"))
 
 
 def test_a_random_file_gives_its_number_or_an_error(tmp_path):
+    pytest.importorskip("pandas")
     count = Counter(outcome(seed, tmp_path) for seed in range(FILES))
     assert count["same"] > FILES / 3
     assert count["refused"] > FILES / 10

@@ -29,6 +29,7 @@ DEEP = "[" * 100_000 + "1" + "]" * 100_000
 
 
 def test_a_damaged_file_gives_the_number_of_an_independent_reader_or_one_of_our_errors(tmp_path):
+    pytest.importorskip("pandas")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         cases = make_cases()

@@ -8,16 +8,18 @@ import sys
 import warnings
 
 import numpy as np
-import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cases import each, noted
+from optional import optional
 from uqeval._errors import InputError, UQWarning
 from uqeval.inputs import Predictions
+
+pd = optional("pandas")
+pl = optional("polars")
 
 LABELS = [0, 1, 2, 1]
 PROBS = [[0.7, 0.2, 0.1], [0.1, 0.8, 0.1], [0.3, 0.3, 0.4], [0.5, 0.25, 0.25]]

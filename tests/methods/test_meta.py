@@ -10,7 +10,7 @@ import pytest
 
 import uqeval as uq
 
-pytest.importorskip("sklearn")
+pytest.importorskip("sklearn.base")  # "sklearn" alone could be the folder of our tests
 
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression

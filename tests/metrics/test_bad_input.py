@@ -7,16 +7,18 @@ import warnings
 from itertools import product
 
 import numpy as np
-import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pytest
 
 from cases import each, noted
+from optional import optional
 from uqeval import metrics
 from uqeval._errors import InputError, UQWarning
 from uqeval.metrics import REGISTRY
 from uqeval.metrics.registry import get_metric
+
+pd = optional("pandas")
+pl = optional("polars")
 
 NAN, INF = math.nan, math.inf
 GOOD = {

@@ -6,17 +6,19 @@ import math
 from itertools import product
 
 import numpy as np
-import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cases import each, noted, on_both_kernels
+from optional import optional
 from strategies import BACKENDS, each_backend, make_errors, make_losses01, make_probs, make_scores, seeds
 from uqeval import kernels, metrics
 from uqeval.metrics import REGISTRY
+
+pd = optional("pandas")
+pl = optional("polars")
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::uqeval._errors.UndefinedMetricWarning"),

@@ -15,18 +15,20 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
-import pandas
-import polars
 import pyarrow
 import pytest
 
 import uqeval as uq
+from optional import optional
 from uqeval import _files
 from uqeval._errors import InputError
 from uqeval.decide.threshold import shown as printed
 from uqeval.pages import explorer, mistakes, words
 from uqeval.pages.payload import _accepts_more, data_hash, evaluation_payload
 from uqeval.pages.report import render
+
+pandas = optional("pandas")
+polars = optional("polars")
 
 pytestmark = pytest.mark.usefixtures("few_draws")
 EVIL = "</script><img src=x onerror=alert(1)>"

@@ -12,6 +12,7 @@ import altair as alt
 import numpy as np
 import pytest
 import vl_convert
+from scipy.integrate import trapezoid
 
 import uqeval as uq
 from uqeval import InputError, UQWarning, metrics, plot, scores
@@ -254,7 +255,7 @@ def test_the_colours_of_an_evaluation_can_be_kept(ev, pred):
 def test_roc_and_risk_show_the_curves(charts, ev):
     rows = [row for row in records(charts["roc"], "x", "y") if row["score"] == NASTY]
     error = ev.source.error
-    area = np.trapezoid([row["y"] for row in rows], [row["x"] for row in rows])
+    area = trapezoid([row["y"] for row in rows], [row["x"] for row in rows])
     assert area == pytest.approx(metrics.uq_auc(ev.source.score(NASTY), error), abs=1e-5)
     found = [row for row in records(charts["risk_coverage"], "risk") if row["score"] == NASTY]
     curve = metrics.risk_coverage_curve(ev.source.score(NASTY), error)

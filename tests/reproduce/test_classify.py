@@ -4,6 +4,9 @@ import json
 
 import numpy as np
 import pytest
+
+pytest.importorskip("torch")
+
 import torch
 from torch import nn
 

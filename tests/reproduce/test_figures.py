@@ -40,6 +40,7 @@ def grid_file(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def study(grid_file):
+    pytest.importorskip("torch")
     return synthetic(seeds=3, grid=grid_file, jobs=1)
 
 

@@ -14,6 +14,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy.stats import kendalltau, pearsonr
+
+pytest.importorskip("sklearn.base")  # "sklearn" alone could be the folder of our tests
+
 from sklearn.metrics import roc_auc_score
 
 torch = pytest.importorskip("torch", reason="torch is not installed")

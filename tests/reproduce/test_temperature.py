@@ -16,6 +16,7 @@ from uqeval.reproduce.synthetic.temperature import _PLAN, CASES, ten_classes
 
 @pytest.fixture(scope="module")
 def result():
+    pytest.importorskip("torch")
     return temperature()
 
 
@@ -71,6 +72,7 @@ def test_values_equal_counting_pairs_of_logit_margins(result):
 
 
 def test_one_seed_gives_one_result():
+    pytest.importorskip("torch")
     few = {"temperatures": [2.0, 0.5], "seed": 3}
     first = temperature(**few)
     assert first.to_dict() == temperature(**few).to_dict()
@@ -79,6 +81,7 @@ def test_one_seed_gives_one_result():
 
 
 def test_written_files_hold_what_was_found(tmp_path, undrawn):
+    pytest.importorskip("torch")
     result = temperature(tmp_path, temperatures=[0.2, 1, 5])
     stored = json.loads((tmp_path / "table.json").read_text(encoding="utf-8"))
     assert stored["study"] == "temperature"

@@ -314,6 +314,7 @@ def test_one_seed_gives_one_result_and_every_seed_the_same_verdicts(result):
 
 
 def test_the_result_prints_and_says_what_it_does_not_know(result):
+    pytest.importorskip("pandas")
     assert str(result).startswith("Of 17 claims of the paper, 1 holds, 12 hold in part and 4 fail. Outside its scope")
     assert "<table>" in result._repr_html_()
     assert len(result.to_frame("pandas")) == 22

@@ -5,6 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+
+pytest.importorskip("torch")
+
 import torch
 
 from uqeval._errors import InputError, MissingExtra

@@ -301,7 +301,7 @@ def _matrix(part: ClassColumns, classes: tuple[str, ...], columns: Mapping[str, 
 
 
 def numpy_values(column: pa.Array | pa.ChunkedArray) -> NDArray[Any]:
-    """The values of a column without nulls. Numbers are not copied; Arrow's own `to_numpy` would import pandas."""
+    """The values of a column without nulls. Numbers are not copied; Arrow's own ways to NumPy would import pandas."""
     import pyarrow as pa
 
     if isinstance(column, pa.ChunkedArray):
@@ -315,8 +315,9 @@ def numpy_values(column: pa.Array | pa.ChunkedArray) -> NDArray[Any]:
     if column.null_count or not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
         return np.array(column.to_pylist(), dtype=object) if is_text(kind) else column.to_numpy(zero_copy_only=False)
     # Only as much of the buffer as is used: its end may be anything, as half a number.
+    letter = "f" if pa.types.is_floating(kind) else "u" if pa.types.is_unsigned_integer(kind) else "i"
     start = column.offset * kind.bit_width // 8
-    return np.frombuffer(column.buffers()[1] or b"", kind.to_pandas_dtype(), len(column), start)
+    return np.frombuffer(column.buffers()[1] or b"", f"{letter}{kind.bit_width // 8}", len(column), start)
 
 
 def _dictionary(column: pa.ChunkedArray) -> tuple[NDArray[np.int64], NDArray[Any] | pa.Array]:
