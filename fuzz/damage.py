@@ -162,7 +162,7 @@ def altered_arrays(rng: random.Random, data: bytes) -> bytes:
     elif kind == 4:
         members[rng.choice(("probs.npy", "labels.npy", "score_x.npy", "../x.npy", "classes.npy", "pred.npy"))] = held
     else:
-        members[rng.choice(("label", "score_.npy", "", "score_\ud7ff.npy"))] = members.pop(name)
+        members[rng.choice(("label", "score_.npy", " ", "score_\ud7ff.npy"))] = members.pop(name)
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", rng.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED))) as archive:
         for member, content in members.items():
