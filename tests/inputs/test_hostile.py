@@ -21,6 +21,7 @@ from uqeval.gate.policy import read_policy
 from uqeval.inputs.columns import Columns
 from uqeval.inputs.late_labels import read_labels
 from uqeval.inputs.paths import refuse_bomb
+from uqeval.inputs.texts import check_nulls
 
 DEEP = "[" * 100_000 + "1" + "]" * 100_000
 
@@ -137,6 +138,33 @@ def test_json_deeper_than_a_stack_is_refused_wherever_it_is_read(tmp_path):
     for kind in (uq.Threshold, uq.Thresholds, uq.Check, uq.Evaluation, uq.Comparison):
         with pytest.raises(InputError, match="broken JSON"):
             kind.from_json(f'{{"schema_version": 1, "more": {DEEP}}}')
+
+
+@pytest.mark.parametrize("at", [0, 3, 40_000])
+@pytest.mark.parametrize("line", ["null", "  null", "null {}", "nullx"])
+def test_a_line_of_null_which_ends_arrows_process_is_refused_wherever_it_is_read(at, line, tmp_path):
+    rows = [json.dumps({"label": k % 2, "prob": 0.5, "id": f"r{k}"}) for k in range(50_000)]
+    rows.insert(at, line)
+    (tmp_path / "f.jsonl").write_text("\n".join(rows) + "\n")
+    promise = uq.Threshold.from_value(0.5, max_risk=0.1)
+    for read in (
+        lambda: uq.read_predictions(tmp_path / "f.jsonl"),
+        lambda: uq.evaluate(str(tmp_path / "f.jsonl"), engine="local"),
+        lambda: apply_file(promise, tmp_path / "f.jsonl", tmp_path / "out.jsonl", score="prob"),
+    ):
+        with pytest.raises(InputError, match=r"null|no record|is not JSON"):
+            read()
+
+
+def test_a_null_is_found_however_the_text_is_cut():
+    text = b'{"a": null}\n\n  null\n{"a": 1, "b": "\\nnull"}\n'
+    for first in range(len(text)):
+        for second in (first, first + 1, first + 3):
+            with pytest.raises(InputError, match="a line holds null"):
+                check_nulls(text[second:], check_nulls(text[first:second], check_nulls(text[:first])))
+    good = text.replace(b"  null", b"")
+    for first in range(len(good)):
+        assert check_nulls(good[first:], check_nulls(good[:first])) == b""
 
 
 def test_brackets_of_many_rows_are_no_depth(tmp_path):

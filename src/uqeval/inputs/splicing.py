@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from uqeval._check import Int
 from uqeval._errors import InputError
-from uqeval.inputs.texts import check_depth
+from uqeval.inputs.texts import check_depth, check_nulls
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -182,6 +182,7 @@ def read_records(block: Block, needed: list[str], before: int) -> pa.Table:
         explicit_schema=pa.schema([(name, pa.float64()) for name in needed]), unexpected_field_behavior="ignore"
     )
     check_depth(block.text)
+    check_nulls(block.text)
     try:
         table = arrow_json.read_json(pa.BufferReader(block.text), arrow_json.ReadOptions(block_size=block.part), parse)
     except pa.ArrowInvalid:  # which tells a row of a part of the block

@@ -7,6 +7,7 @@ import csv
 import io
 import json
 import os
+import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -42,6 +43,7 @@ class Watched(io.RawIOBase):
         self._raw = pa.input_stream(name, compression="detect")
         self._packed, self._unpacked, self._limited = os.path.getsize(name), 0, is_packed(name)
         self._json, self._depth = json, 0
+        self._begun: bytes | None = b""
 
     def readable(self) -> bool:
         return True
@@ -54,6 +56,7 @@ class Watched(io.RawIOBase):
             refuse_bomb(self._unpacked, self._packed)
         if self._json:
             self._depth = check_depth(data, self._depth)
+            self._begun = check_nulls(data, self._begun)
         return data
 
     def readinto(self, buffer: Any) -> int:
@@ -79,6 +82,22 @@ def check_depth(data: bytes, depth: int = 0) -> int:
     return int(found[-1])
 
 
+def check_nulls(data: bytes, begun: bytes | None = b"") -> bytes | None:
+    """Refuses a line that begins with null: where Arrow's reader of JSON begins with one, it ends the process.
+
+    `begun` is what the first line held before, and the answer what the last one holds: None where that is no null.
+    """
+    text = data if begun is None else begun + data
+    if (begun is not None and _NULL.match(text)) or _NULL_LINE.search(text):
+        raise InputError('a line holds null, and no record, as {"score_mine": 0.3}. Leave it out.')
+    last = text.rfind(b"\n") + 1
+    if begun is None and not last:
+        return None
+    rest = text[last:].lstrip(b" \t\r")
+    return rest if b"null".startswith(rest) else None
+
+
+_NULL, _NULL_LINE = re.compile(rb"(?:\xef\xbb\xbf)?[ \t\r]*null"), re.compile(rb"\n[ \t\r]*null")
 _OPENING, _CLOSING, _LINE_END = np.frombuffer(b"[{", np.uint8), np.frombuffer(b"]}", np.uint8), ord("\n")
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}\n"))
 _DEEPEST = 500  # Arrow has no limit, and a stack has one
