@@ -204,6 +204,14 @@ def test_a_record_that_cannot_be_read_is_told_by_its_place_in_the_file(wrong, me
     assert not (tmp_path / "out.jsonl").exists()
 
 
+def test_a_row_that_ends_in_two_returns_keeps_its_cells_together(tmp_path):
+    (tmp_path / "new.csv").write_bytes(b"id,score_mine\r\na,0.1\r\r\nb,0.9\r\n")
+    done = apply_file(FAST, tmp_path / "new.csv", tmp_path / "out.csv", score="mine")
+    assert (done.rows, done.accepted) == (2, 1)
+    marked = b"id,score_mine,accept\r\na,0.1,true\r\r\nb,0.9,false\r\n"
+    assert (tmp_path / "out.csv").read_bytes() == marked
+
+
 def test_files_are_marked_without_loading_pandas(promise, example, tmp_path):
     """Which takes 0.2 s, and which Arrow loads for what it makes of Python's objects and of arrays."""
     files = ["new.csv", "new.jsonl", "new.parquet", "new.arrow"]

@@ -69,6 +69,7 @@ def test_other_json_is_refused_in_a_sentence(example, tmp_path):
         (json.dumps(data), "it lacks 'level'"),
         (json.dumps(renamed), "'uq_acu' is not known"),
         (json.dumps(json.loads(ev.to_json()) | {"estimates": 3}), "'estimates' is 3"),
+        (json.dumps(json.loads(ev.to_json()) | {"same_ranking": [[]]}), "'same_ranking' has an empty group"),
         (tmp_path / "none.json", "cannot be read"),
     ):
         with pytest.raises(uq.InputError, match=said):

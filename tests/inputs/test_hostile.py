@@ -170,6 +170,18 @@ def few_bytes(self, buffer, size):
     return len(data)
 
 
+def test_letters_beyond_unicode_in_an_archive_are_one_sentence(tmp_path):
+    names = np.array(["a", "b"])
+    for order in "<>":
+        bad = names.astype(f"{order}U1")
+        np.savez(tmp_path / "f.npz", labels=[0, 1], probs=[[0.9, 0.1], [0.2, 0.8]], classes=bad)
+        assert uq.read_predictions(tmp_path / "f.npz").classes == ("a", "b")
+        bad.view(f"{order}u4")[1] = 0x110000
+        np.savez(tmp_path / "f.npz", labels=[0, 1], probs=[[0.9, 0.1], [0.2, 0.8]], classes=bad)
+        with pytest.raises(InputError, match=r"f\.npz: is corrupt: the array `classes` holds letters"):
+            uq.read_predictions(tmp_path / "f.npz")
+
+
 def test_brackets_of_many_rows_are_no_depth(tmp_path):
     row = {"label": 0, "prob": 0.5, "text": "[[[", "list": [[1], [2]]}
     (tmp_path / "f.jsonl").write_text("".join(json.dumps(row | {"label": k % 2}) + "\n" for k in range(2000)))

@@ -105,6 +105,8 @@ def _head(shape: Mapping[str, Any], data: Mapping[str, Any]) -> dict[str, Any]:
     found = {name: _typed(declared, data[name], name) for name, declared in shape.items()}
     if "level" in found:
         found["level"] = check_level(found["level"])
+    if not all(found.get("same_ranking") or ()):
+        raise Mistyped("'same_ranking' has an empty group")
     return found
 
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
+from numpy.typing import NDArray
 
 from uqeval._check import nearest
 from uqeval._errors import InputError
@@ -361,6 +363,15 @@ def _arrays(loaded: Any) -> dict[str, Any]:
                     f"the array `{key}` cannot be read ({error}). Pickled objects are refused: "
                     f"save texts as a str array."
                 ) from None
+            _check_letters(key, arrays[key])
             if arrays[key].ndim == 0:
                 raise InputError(f"the array `{key}` is a single value. Pass one entry per row.")
     return arrays
+
+
+def _check_letters(key: str, array: NDArray[Any]) -> None:
+    """NumPy makes texts of any numbers, and the first that looks at one beyond Unicode gets an error of the system."""
+    if array.dtype.kind == "U" and array.size and array.dtype.itemsize:
+        letters = np.frombuffer(array.tobytes(), np.dtype(np.uint32).newbyteorder(array.dtype.byteorder))
+        if letters.max() > sys.maxunicode:
+            raise InputError(f"is corrupt: the array `{key}` holds letters that there are not.")

@@ -127,8 +127,11 @@ def _lines(text: bytes, ends: Int) -> tuple[Int, Int]:
 
 
 def after_cells(text: bytes, ends: Int) -> Int:
-    """Behind the last cell of each row of a CSV."""
+    """Behind the last cell of each row of a CSV, and before all the returns that end it: some programs write two."""
     starts, stops = _lines(text, ends)
+    for line in np.flatnonzero((stops > starts) & (np.frombuffer(text, np.uint8)[stops - 1] == _RETURN)):
+        start = int(starts[line])
+        stops[line] = start + len(text[start : int(stops[line])].rstrip(b"\r"))
     return stops[stops > starts]
 
 
