@@ -19,8 +19,7 @@ from uqeval import kernels
 
 # The bound that docs/theory/numbers.md states.
 RELATIVE, ABSOLUTE = 1e-12, 1e-14
-# Quantiles of t, by its closed form and to 20 digits by mpmath: SciPy 1.11 has 9 of them, SciPy before 1.17 has 11, and ends of
-# intervals move with it.
+# Quantiles of t, by its closed form and 20 digits by mpmath: SciPy before 1.17 has 9 to 11; ends of intervals follow.
 QUANTILES = {2: 0.95 / math.sqrt(2 * 0.975 * 0.025), 57.9: 2.0017910949800028223}
 RIGHT = all(abs(stdtrit(df, 0.975) / t - 1) < 1e-14 for df, t in QUANTILES.items())
 ENDS = (RELATIVE, ABSOLUTE) if RIGHT else (1e-8, 1e-8)
