@@ -389,11 +389,12 @@ def test_the_page_of_dependencies_has_each_that_pyproject_asks_for_and_no_other_
         return {re.split(r"[^\w-]", requirement)[0] for requirement in requirements} - {"uqeval"}
 
     pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    of_developers = {"dev", "bench", "docs", "test"}
     core, extras = pyproject["project"]["dependencies"], pyproject["project"]["optional-dependencies"]
-    users = {name: set() for extra in extras.keys() - {"dev", "bench", "docs"} for name in names(extras[extra])}
+    users = {name: set() for extra in extras.keys() - of_developers for name in names(extras[extra])}
     for name, of in users.items():
-        of |= {extra for extra in extras.keys() - {"dev", "bench", "docs"} if name in names(extras[extra])}
-    ours = names(pyproject["build-system"]["requires"]).union(*(names(extras[e]) for e in ("dev", "bench", "docs")))
+        of |= {extra for extra in extras.keys() - of_developers if name in names(extras[extra])}
+    ours = names(pyproject["build-system"]["requires"]).union(*(names(extras[e]) for e in of_developers))
     always, more, others = (
         [[cell.strip() for cell in line.split("|")[1:-1]] for line in section.splitlines() if line.startswith("| ")][1:]
         for section in (DOCS / "dependencies.md").read_text(encoding="utf-8").split("\n## ")[1:4]

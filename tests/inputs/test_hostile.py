@@ -182,6 +182,14 @@ def test_letters_beyond_unicode_in_an_archive_are_one_sentence(tmp_path):
             uq.read_predictions(tmp_path / "f.npz")
 
 
+def test_a_stored_check_with_evidence_below_none_is_refused():
+    check = uq.Threshold.from_value(0.5, max_risk=0.1).check([0.1, 0.2, 0.3], [0, 1, 0])
+    data = json.loads(check.to_json())
+    assert uq.Check.from_json(json.dumps(data)).e_value == check.e_value
+    with pytest.raises(InputError, match=r"an e-value of -1, which evidence cannot be\. Start a new one"):
+        uq.Check.from_json(json.dumps(data | {"e_value": -1}))
+
+
 def test_brackets_of_many_rows_are_no_depth(tmp_path):
     row = {"label": 0, "prob": 0.5, "text": "[[[", "list": [[1], [2]]}
     (tmp_path / "f.jsonl").write_text("".join(json.dumps(row | {"label": k % 2}) + "\n" for k in range(2000)))

@@ -126,6 +126,10 @@ class Check(Stored):
             raise InputError("This Check holds no sums that this uqeval can go on with. Start a new one.")
         if stored.units < 0 or (stored.run_length is not None and stored.run_length < 1):
             raise InputError("This Check counts fewer than no units. Start a new one.")
+        if stored.e_value < 0:
+            raise InputError(
+                f"This Check has an e-value of {stored.e_value:g}, which evidence cannot be. Start a new one."
+            )
         return stored
 
     def frame_rows(self) -> list[dict[str, Any]]:
