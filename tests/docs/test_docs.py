@@ -208,7 +208,7 @@ def test_examples_of_the_page_run_and_print_what_it_says(path, studies, folder):
     problems = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", uq.UQWarning)  # as a reader sees them: not as errors
-        warnings.filterwarnings("ignore", module=r"pytorch_lightning|lightning_fabric|torch\.")  # of each other
+        warnings.filterwarnings("ignore", module=r"mlflow|pytorch_lightning|lightning_fabric|torch\.")  # of each other
         for block in blocks:
             run = run_python(block, page, namespace) if block.kind == "python" else run_console(block, page, studies)
             problems += run
