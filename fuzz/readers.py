@@ -335,7 +335,7 @@ def _ordered(data: Any) -> Any:
     if not isinstance(data, dict):
         return data
     kept = {*Estimate.__dataclass_fields__, "score", "metric", "group"}
-    rows = sorted(json.dumps({k: v for k, v in e.items() if k in kept}) for e in data.pop("estimates", ()))
+    rows = sorted(json.dumps({k: e[k] for k in sorted(e) if k in kept}) for e in data.pop("estimates", ()))
     for name in data.keys() - KNOWN:  # is not read
         data.pop(name)
     for pair in data.get("pairs", ()):

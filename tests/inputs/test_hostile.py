@@ -190,6 +190,13 @@ def test_a_stored_check_with_evidence_below_none_is_refused():
         uq.Check.from_json(json.dumps(data | {"e_value": -1}))
 
 
+def test_a_stored_comparison_with_a_group_of_nothing_is_refused():
+    cmp = uq.compare({"a": [0.1, 0.9, 0.4, 0.6] * 9, "b": [0.2, 0.3, 0.8, 0.5] * 9}, error=[0, 1, 0, 1] * 9)
+    data = json.loads(cmp.to_json())
+    with pytest.raises(InputError, match="a group of nothing"):
+        uq.Comparison.from_json(json.dumps(data | {"same_ranking": [[]]}))
+
+
 def test_brackets_of_many_rows_are_no_depth(tmp_path):
     row = {"label": 0, "prob": 0.5, "text": "[[[", "list": [[1], [2]]}
     (tmp_path / "f.jsonl").write_text("".join(json.dumps(row | {"label": k % 2}) + "\n" for k in range(2000)))
