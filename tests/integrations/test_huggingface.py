@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -46,6 +47,7 @@ def test_a_label_for_every_token_is_refused_in_words():
 def test_a_trainer_reports_them_at_each_evaluation(tmp_path, monkeypatch):
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     pytest.importorskip("accelerate")
+    monkeypatch.delitem(sys.modules, "marimo", raising=False)  # of which other tests show a page: no notebook is here
     monkeypatch.setattr(transformers.trainer, "is_datasets_available", lambda: False)  # tests/datasets passes for it
     config = transformers.BertConfig(
         vocab_size=50, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8, num_labels=3
