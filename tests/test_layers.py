@@ -262,6 +262,7 @@ def _heavy(top):
         "sqlite3",
         "concurrent",
         "gzip",
+        "html",
         "shlex",
         "tomllib",
     }

@@ -1,7 +1,6 @@
 """What every result can do: plain values, JSON, a frame, a table in a notebook; and how a number is written."""
 
 import csv
-import html
 import io
 import json
 import math
@@ -50,10 +49,16 @@ class Grid(NamedTuple):
 
     def html(self) -> str:
         """An element of a page."""
-        caption = f"<caption>{html.escape(self.caption)}</caption>" if self.caption else ""
-        head = "".join(f'<th style="{_side(k)}">{html.escape(cell)}</th>' for k, cell in enumerate(self.head))
+        caption = f"<caption>{_escaped(self.caption)}</caption>" if self.caption else ""
+        head = "".join(f'<th style="{_side(k)}">{_escaped(cell)}</th>' for k, cell in enumerate(self.head))
         body = "".join(f"<tr>{''.join(_cell(k, text) for k, text in enumerate(row))}</tr>" for row in self.rows)
         return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _escaped(text: str) -> str:
+    from html import escape  # for pages alone
+
+    return escape(text)
 
 
 def _side(column: int) -> str:
@@ -64,7 +69,7 @@ def _side(column: int) -> str:
 
 
 def _cell(column: int, text: str) -> str:
-    best, words = text.endswith(" *"), html.escape(text.removesuffix(" *"))
+    best, words = text.endswith(" *"), _escaped(text.removesuffix(" *"))
     return f'<td style="{_side(column)}">{f"<b>{words}</b>" if best else words}</td>'
 
 
@@ -107,7 +112,7 @@ def as_html(parts: Iterable[str | Grid], strong: Collection[str] = ()) -> str:
 
 def _words(text: str, strong: bool) -> str:
     text = text.strip("\n")
-    words = f"<strong>{html.escape(text)}</strong>" if strong else html.escape(text)
+    words = f"<strong>{_escaped(text)}</strong>" if strong else _escaped(text)
     return f'<pre style="white-space: pre-wrap">{words}</pre>' if "\n" in text else f"<p>{words}</p>"
 
 

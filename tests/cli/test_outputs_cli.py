@@ -269,7 +269,9 @@ def test_doctor_tells_what_each_extra_of_users_needs(monkeypatch):
     monkeypatch.setattr(doctor, "_gpu", lambda: "none")
     facts = json.loads(succeed("doctor", "--json", "-"))
     assert facts["extra torch"] == 'needs torch>=2.1 (there is 2.0.1), torchmetrics: pip install "uqeval[torch]"'
-    assert facts["extra vision"].startswith("needs torch>=2.1 (there is 2.0.1), pooch, torchvision, timm: pip")
+    assert facts["extra vision"].startswith(
+        "needs torch>=2.1 (there is 2.0.1), pooch, scikit-learn, torchvision, timm: pip"
+    )
     there |= {"torch": "2.9.0+cpu", "torchmetrics": "1.8"}
     assert json.loads(succeed("doctor", "--json", "-"))["extra torch"] == "ready"
 

@@ -68,8 +68,6 @@ def stored_comparison(text: str | Path, kind: type) -> dict[str, Any]:
         }
         compared = {name for row in found["rows"] for name in (row.a, row.b)}
         compared |= {name for group in head["same_ranking"] for name in group}
-        if not all(head["same_ranking"]):
-            raise Mistyped("'same_ranking' has a group of nothing")
         if not head["values"] or not compared <= head["values"].keys():
             raise Mistyped("'pairs' name others than 'values'")
         return found
