@@ -16,14 +16,11 @@ class InputError(ValueError):
 
     def __init__(self, message: str = "") -> None:
         text = _LONG.sub(lambda found: f"{found[0][:80]}…", in_one_line(message))
-        text = _TYPE.sub(lambda found: "None" if found[1] == "NoneType" else f"an {found[1]}", text)
         # Names can be texts of many words: what it is about stands first, what to do last.
         super().__init__(text if len(text) <= _MOST else f"{text[:1800]} … {text[-600:]}")
 
 
 _MOST = 2500
-# The name of a type behind an article: "is a int.", "holds a NoneType."
-_TYPE = re.compile(r"(?<=\b(?:is|ds) )a (NoneType|[aeioAEIO]\w*)(?=[.;,])")
 _LONG = re.compile(r"\S{1000,}")  # no path is as long: a cell, of which the beginning tells enough
 
 
@@ -49,6 +46,12 @@ class UndefinedMetricWarning(UQWarning):
 def reason_of(error: BaseException) -> str:
     """One line for whatever another package raised, to stand inside a sentence of ours."""
     return (str(error).strip() or type(error).__name__).splitlines()[0].removesuffix(".")
+
+
+def a_type(value: object) -> str:
+    """What came, for a message: 'an int', 'a list', 'None'."""
+    name = type(value).__name__
+    return "None" if value is None else f"{'an' if name[0] in 'aeioAEIO' else 'a'} {name}"
 
 
 def share_hint(value: object) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 
 from uqeval import kernels
 from uqeval._check import check_choice
-from uqeval._errors import InputError
+from uqeval._errors import InputError, a_type
 from uqeval._files import json_value
 from uqeval._signs import in_one_line, visible
 from uqeval._version import __version__
@@ -337,7 +337,7 @@ _KINDS = {
 
 def short(value: Any) -> str:
     """A value inside a message."""
-    return text if len(text := repr(value)) <= 40 else f"a {type(value).__name__}"
+    return text if len(text := repr(value)) <= 40 else a_type(value)
 
 
 def number(x: float, digits: int = 3) -> str:

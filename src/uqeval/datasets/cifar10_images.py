@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from uqeval._check import Int, check_choice
-from uqeval._errors import InputError, MissingExtra
+from uqeval._errors import InputError, MissingExtra, a_type
 from uqeval.datasets.fetch import Source, fetch, lookup, published
 from uqeval.datasets.reading import arrays_of, lacking, table_of
 
@@ -217,7 +217,7 @@ def _from_object(source: Any) -> tuple[Images, Int]:
     if hasattr(source, "targets") and isinstance(getattr(source, "data", None), np.ndarray):  # torchvision
         return source.data, np.asarray(source.targets, dtype=np.int64)
     if not hasattr(source, "__len__") or not hasattr(source, "__getitem__"):
-        raise InputError(f"`source` is a {type(source).__name__}; give {_FORMS}.")
+        raise InputError(f"`source` is {a_type(source)}; give {_FORMS}.")
     labels = np.empty(len(source), dtype=np.int64)
 
     def images() -> Iterator[Any]:

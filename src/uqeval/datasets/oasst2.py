@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uqeval._check import Float, Int, check_choice, check_count, check_seed
-from uqeval._errors import InputError
+from uqeval._errors import InputError, a_type
 from uqeval.datasets.fetch import fetch, lookup, published
 from uqeval.datasets.reading import table_of
 
@@ -222,7 +222,7 @@ def _messages(data: Any, split: str) -> Iterator[Mapping[str, Any]]:
     elif isinstance(data, Iterable) and not isinstance(data, Mapping):
         yield from _checked(data)
     else:
-        raise InputError(f"`data` must be a path, a loaded dataset or a list of dicts; it is a {type(data).__name__}.")
+        raise InputError(f"`data` must be a path, a loaded dataset or a list of dicts; it is {a_type(data)}.")
 
 
 def _files(folder: Path, split: str) -> list[Path]:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uqeval._check import Float, check_count, check_level
-from uqeval._errors import InputError
+from uqeval._errors import InputError, a_type
 from uqeval._result import Result, number
 from uqeval.decide import bounds
 from uqeval.decide.outcome import Outcome, interval_of_sums
@@ -266,8 +266,7 @@ def _of_mixed_rows(data: dict[str, Any]) -> dict[str, Any]:
 def _continued(previous: Any, start: Check) -> Check:
     """The last look, if it was at the same promise."""
     if not isinstance(previous, Check):
-        kind = type(previous).__name__
-        raise InputError(f"`previous` is a {kind}. Pass the Check of the last look (Check.from_json).")
+        raise InputError(f"`previous` is {a_type(previous)}. Pass the Check of the last look (Check.from_json).")
     if previous.threshold_hash != start.threshold_hash:
         raise InputError("`previous` is the check of another threshold. Pass the one that this threshold returned.")
     if previous.level != start.level:

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from uqeval import truth
 from uqeval._check import check_codes, check_labels, check_lengths, check_level, check_probs
-from uqeval._errors import InputError
+from uqeval._errors import InputError, a_type
 from uqeval._result import Result
 from uqeval.decide.threshold import Threshold
 from uqeval.decide.walks import METHODS
@@ -64,8 +64,7 @@ class SetValuedClassifier:
     def __init__(self, threshold: Threshold) -> None:
         given: Any = threshold
         if not isinstance(given, Threshold):
-            kind = type(given).__name__
-            raise InputError(f"`threshold` is a {kind}. Pass what choose_threshold returned (one target).")
+            raise InputError(f"`threshold` is {a_type(given)}. Pass what choose_threshold returned (one target).")
         self.threshold = threshold
 
     @property

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from uqeval._check import Float
-from uqeval._errors import InputError
+from uqeval._errors import InputError, a_type
 from uqeval.evaluation.evaluate import without_zero_weights
 from uqeval.evaluation.result import Evaluation
 from uqeval.gate.policy import WORST, Policy, Rule, read_policy
@@ -77,10 +77,10 @@ def judge(ev: Evaluation, policy: Policy | Mapping[str, Any] | str, *, baseline:
     """
     rules = read_policy(policy)
     if not isinstance(ev, Evaluation):
-        raise InputError(f"`ev` is a {type(ev).__name__}. Pass what uqeval.evaluate returns.")
+        raise InputError(f"`ev` is {a_type(ev)}. Pass what uqeval.evaluate returns.")
     if not isinstance(baseline, Predictions | Evaluation | None):
         raise InputError(
-            f"`baseline` is a {type(baseline).__name__}. Pass Predictions (uqeval.read_predictions reads a file) or an "
+            f"`baseline` is {a_type(baseline)}. Pass Predictions (uqeval.read_predictions reads a file) or an "
             f"evaluation (Evaluation.from_json)."
         )
     if rules.needs_baseline and baseline is None:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uqeval._check import MEND, Widened, all_finite, check_errors
-from uqeval._errors import InputError
+from uqeval._errors import InputError, a_type
 from uqeval.inputs.classes import Coded, Encoded, Indices, class_indices, settle_classes
 from uqeval.inputs.columns import ClassColumns, Columns, Plan, plan_columns, refuse_csv_options
 from uqeval.kernels import side_by_side
@@ -62,7 +62,7 @@ def _eager(frame: Any) -> Any:
         wrapped = nw.from_native(frame)
     except TypeError:
         raise InputError(
-            f"`frame` is a {type(frame).__name__}. Pass a pandas, Polars or Arrow frame; "
+            f"`frame` is {a_type(frame)}. Pass a pandas, Polars or Arrow frame; "
             f"arrays go to Predictions(labels, probs=...)."
         ) from None
     if isinstance(wrapped, nw.LazyFrame):

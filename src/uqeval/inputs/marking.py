@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from uqeval._errors import InputError
+from uqeval._errors import InputError, a_type
 from uqeval._files import check_target, whole_file
 from uqeval.inputs.columns import Columns, repeated
 from uqeval.inputs.paths import format_of, is_packed, named, reading, sound
@@ -105,7 +105,7 @@ def lazy_frame(frame: Any) -> Any:
         found = nw.from_native(frame)
     except TypeError:
         raise InputError(
-            f"`frame` is a {type(frame).__name__}. Pass a pandas, Polars or Arrow frame, or a lazy one of those that "
+            f"`frame` is {a_type(frame)}. Pass a pandas, Polars or Arrow frame, or a lazy one of those that "
             f"narwhals knows."
         ) from None
     return found if isinstance(found, nw.LazyFrame) else None

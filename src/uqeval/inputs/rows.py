@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from uqeval._check import MEND, Float, Int, check_codes, check_vector, clean_vector, to_array
-from uqeval._errors import InputError
+from uqeval._errors import InputError, a_type
 from uqeval.inputs.classes import Coded
 
 
@@ -20,7 +20,7 @@ def own_scores(scores: Mapping[str, ArrayLike] | None) -> dict[str, tuple[Float,
     if scores is None:
         return {}
     if not isinstance(scores, Mapping):
-        raise InputError(f"`scores` is a {type(scores).__name__}. Pass a dict: name → array of shape (n,).")
+        raise InputError(f"`scores` is {a_type(scores)}. Pass a dict: name → array of shape (n,).")
     if len({str(name) for name in scores}) < len(scores):
         raise InputError(f"`scores` has names that read alike: {', '.join(map(repr, scores))}. Rename one.")
     return {

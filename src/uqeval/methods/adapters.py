@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from uqeval._check import check_choice, check_count
-from uqeval._errors import InputError
+from uqeval._errors import InputError, a_type
 from uqeval.inputs.predictions import Predictions
 from uqeval.methods.loop import Passes, Progress, check_model, draw_seeds, forked_rng, ready
 
@@ -53,7 +53,7 @@ class HuggingFaceModel(nn.Module):
         logits = getattr(output, "logits", None)
         if logits is None:
             raise InputError(
-                f"`model` returned a {type(output).__name__} without logits. Pass a model with a classification head."
+                f"`model` returned {a_type(output)} without logits. Pass a model with a classification head."
             )
         return logits
 
@@ -98,7 +98,7 @@ class LaplaceModel:
         known = callable(laplace) and callable(getattr(laplace, "predictive_samples", None))
         if not known or not isinstance(getattr(laplace, "model", None), nn.Module):
             raise InputError(
-                f"`laplace` is a {type(laplace).__name__}. Pass a fitted model of laplace-torch, with `model` and "
+                f"`laplace` is {a_type(laplace)}. Pass a fitted model of laplace-torch, with `model` and "
                 f"`predictive_samples`."
             )
         if (likelihood := getattr(laplace, "likelihood", "classification")) != "classification":

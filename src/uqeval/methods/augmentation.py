@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from torch import nn
 
-from uqeval._errors import InputError
+from uqeval._errors import InputError, a_type
 from uqeval.inputs.predictions import Predictions
 from uqeval.methods.loop import Device, Passes, Progress, check_device, check_model, draw_seeds, forked_rng, ready
 
@@ -58,13 +58,13 @@ class TestTimeAugmentation:
         self.model = check_model("model", model)
         # A Sequential of transforms is a callable and iterable too: its steps would pass for augmentations.
         if not isinstance(augmentations, Iterable) or callable(augmentations):
-            raise InputError(f"`augmentations` is a {type(augmentations).__name__}. Pass a list of functions of x.")
+            raise InputError(f"`augmentations` is {a_type(augmentations)}. Pass a list of functions of x.")
         self.augmentations = tuple(augmentations)
         if not self.augmentations:
             raise InputError("`augmentations` is empty. Pass at least one function of x.")
         for index, function in enumerate(self.augmentations):
             if not callable(function):
-                raise InputError(f"`augmentations[{index}]` is a {type(function).__name__}. Pass functions of x.")
+                raise InputError(f"`augmentations[{index}]` is {a_type(function)}. Pass functions of x.")
         self.device = check_device(device)
         self._seeds = draw_seeds(seed, len(self.augmentations))
 

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from uqeval._check import check_count
-from uqeval._errors import InputError
+from uqeval._errors import InputError, a_type
 from uqeval.inputs.predictions import Predictions
 from uqeval.methods.loop import Device, Passes, Progress, check_device, check_model, draw_seeds, ready
 
@@ -39,7 +39,7 @@ class DeepEnsemble:
         # A Sequential is iterable too: its layers would pass for members.
         listed = isinstance(models, nn.ModuleList)
         if not listed and (isinstance(models, nn.Module) or not isinstance(models, Iterable)):
-            raise InputError(f"`models` is a {type(models).__name__}. Pass a list of models.")
+            raise InputError(f"`models` is {a_type(models)}. Pass a list of models.")
         self.models = tuple(check_model(f"models[{index}]", model) for index, model in enumerate(models))
         if not self.models:
             raise InputError("`models` is empty. Pass at least one model.")

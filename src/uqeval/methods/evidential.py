@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from uqeval._check import check_choice
-from uqeval._errors import InputError
+from uqeval._errors import InputError, a_type
 from uqeval.inputs.predictions import Predictions
 from uqeval.methods.loop import Device, Progress, check_device, check_model, check_number, logits_of
 
@@ -133,7 +133,7 @@ def _check_batch(logits: Any, labels: Any) -> int:
     """How many classes there are; refuses what is no batch of logits and class indices."""
     for name, value in (("logits", logits), ("labels", labels)):
         if not isinstance(value, Tensor):
-            raise InputError(f"`{name}` is a {type(value).__name__}. Pass a tensor.")
+            raise InputError(f"`{name}` is {a_type(value)}. Pass a tensor.")
     if logits.ndim != 2 or logits.shape[1] < 2 or labels.shape != logits.shape[:1]:
         raise InputError(
             f"`logits` have shape {tuple(logits.shape)} and `labels` {tuple(labels.shape)}. "

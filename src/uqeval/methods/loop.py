@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from uqeval._check import Float, Int, check_labels, check_seed, to_array
-from uqeval._errors import InputError
+from uqeval._errors import InputError, a_type
 from uqeval.methods.parts import Parts, is_full
 
 Device: TypeAlias = str | torch.device | None
@@ -33,9 +33,7 @@ _PATIENCE = 1.0  # seconds of work before a bar appears
 def check_model(name: str, model: object) -> nn.Module:
     """A torch module, or an error that names the argument."""
     if not isinstance(model, nn.Module):
-        raise InputError(
-            f"`{name}` is a {type(model).__name__}. Pass a torch.nn.Module that returns logits (batch, K)."
-        )
+        raise InputError(f"`{name}` is {a_type(model)}. Pass a torch.nn.Module that returns logits (batch, K).")
     return model
 
 
@@ -167,10 +165,10 @@ class Passes:
         name: str = "loader",
     ) -> None:
         if not isinstance(loader, Iterable):
-            raise InputError(f"`{name}` is a {type(loader).__name__}. Pass an iterable of (x, y) batches.")
+            raise InputError(f"`{name}` is {a_type(loader)}. Pass an iterable of (x, y) batches.")
         if count > 1 and isinstance(loader, Iterator):
             raise InputError(
-                f"`{name}` is a {type(loader).__name__}, which can be gone through once, but {method} needs {count} "
+                f"`{name}` is {a_type(loader)}, which can be gone through once, but {method} needs {count} "
                 f"passes. Pass a DataLoader or a list of batches."
             )
         self.method, self.loader, self.count = method, loader, count
@@ -254,7 +252,7 @@ class Passes:
         if isinstance(batch, Mapping) and "labels" in batch:  # as Hugging Face's collators make them
             batch = ({key: value for key, value in batch.items() if key != "labels"}, batch["labels"])
         if not isinstance(batch, Sequence) or isinstance(batch, str) or len(batch) != 2:
-            what = f"a {type(batch).__name__}" + (f" of {len(batch)}" if isinstance(batch, tuple | list) else "")
+            what = a_type(batch) + (f" of {len(batch)}" if isinstance(batch, tuple | list) else "")
             raise InputError(f"{self.method}: batch {index} of `{self._name}` is {what}. Yield pairs (x, y).")
         y = to_array("labels", batch[1])
         if y.ndim != 1:
@@ -267,7 +265,7 @@ class Passes:
         """The logits of a batch's rows from `start` on, as a float64 copy."""
         ask = "Return a tensor of logits (batch, K)."
         if not isinstance(output, torch.Tensor):
-            self._fail(index, f"is a {type(output).__name__}", ask)
+            self._fail(index, f"is {a_type(output)}", ask)
         shape = tuple(output.shape)
         if len(shape) == 2 and shape[1] == 1:
             self._fail(index, f"has shape {shape}", "Return two logits for two classes: [0, z] for a single logit z.")

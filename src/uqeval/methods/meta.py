@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from uqeval import truth
 from uqeval._check import Float, check_count
-from uqeval._errors import InputError
+from uqeval._errors import InputError, a_type
 from uqeval.inputs import Predictions
 from uqeval.scores.registry import available, compute_all
 
@@ -102,7 +102,7 @@ class MetaClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         model = default if self.estimator is None else self.estimator
         fitted = clone(model).fit(features, wrong)
         if not hasattr(fitted, "predict_proba"):  # of some it is not known before
-            raise InputError(f"`estimator` is a {type(model).__name__} without predict_proba. Pass one that has it.")
+            raise InputError(f"`estimator` is {a_type(model)} without predict_proba. Pass one that has it.")
         self.cross_fitted_ = self._cross_fitted(model, features, wrong, _predictions_in(X))
         self.estimator_ = fitted
         return self

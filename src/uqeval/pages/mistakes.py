@@ -7,7 +7,7 @@ import numpy as np
 
 from uqeval import truth
 from uqeval._check import Int, to_array
-from uqeval._errors import InputError
+from uqeval._errors import InputError, a_type
 from uqeval._result import Grid
 from uqeval.evaluation.result import Evaluation
 from uqeval.inputs import Predictions
@@ -23,7 +23,7 @@ def check_columns(columns: Any, n: int) -> dict[str, Any]:
     named = getattr(columns, "column_names", getattr(columns, "columns", None))  # the first is Arrow's
     names = columns if isinstance(columns, Mapping) else named
     if names is None:
-        raise InputError(f"`columns` is a {type(columns).__name__}. Pass a dict of name → values, or a dataframe.")
+        raise InputError(f"`columns` is {a_type(columns)}. Pass a dict of name → values, or a dataframe.")
     given = {str(name): columns[name] for name in names}
     if len(given) > MOST_COLUMNS:
         raise InputError(f"`columns` has {len(given)} columns. Choose {MOST_COLUMNS} or fewer, to be readable.")

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from uqeval._errors import InputError
+from uqeval._errors import InputError, a_type
 from uqeval._files import check_target, write_whole
 from uqeval.decide.rows import check_targets
 from uqeval.evaluation.comparison import Comparison
@@ -73,7 +73,7 @@ def report(
     (True, True)
     """
     if not isinstance(result, Evaluation | Comparison):
-        raise InputError(f"`result` is a {type(result).__name__}. Pass what uqeval.evaluate or uqeval.compare returns.")
+        raise InputError(f"`result` is {a_type(result)}. Pass what uqeval.evaluate or uqeval.compare returns.")
     if np.ndim(max_risk) != 0:
         raise InputError(f"`max_risk` must be one number, as 0.05; it is {max_risk!r}.")
     (risk,) = check_targets(max_risk)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from uqeval import kernels, truth
 from uqeval._check import Float, Int, nearest, recode
-from uqeval._errors import InputError, collected
+from uqeval._errors import InputError, a_type, collected
 from uqeval.decide.calibration import Calibration
 from uqeval.decide.risk_map import RiskMap, band
 from uqeval.evaluation.result import Evaluation
@@ -45,7 +45,7 @@ BINS = 15  # of the reliability diagram, as for the ECE
 def check_evaluation(ev: Any) -> Evaluation:
     """An Evaluation, or an error that says what to pass."""
     if not isinstance(ev, Evaluation):
-        raise InputError(f"`ev` is a {type(ev).__name__}. Pass what uqeval.evaluate returns.")
+        raise InputError(f"`ev` is {a_type(ev)}. Pass what uqeval.evaluate returns.")
     return ev
 
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import altair as alt
 import numpy as np
 
-from uqeval._errors import InputError
+from uqeval._errors import InputError, a_type
 from uqeval.decide.dominance import Dominance
 from uqeval.decide.label_noise import LabelNoise
 from uqeval.decide.risk_map import RiskMap, map_rows
@@ -91,7 +91,7 @@ def _risk_map_of(source: Any, score: str | None, like: Evaluation | None) -> tup
             raise InputError(f"`score` is {score!r}, but the map is of {source.score!r}. Leave `score` out.")
         return source, colors_of(like, [source.score or "score"])
     if not isinstance(source, Evaluation):
-        raise InputError(f"`source` is a {type(source).__name__}. Pass a RiskMap (uqeval.risk_map) or an Evaluation.")
+        raise InputError(f"`source` is {a_type(source)}. Pass a RiskMap (uqeval.risk_map) or an Evaluation.")
     table = data.rows_of(source)
     if table.weights is not None:
         raise InputError("psi has no band for weighted rows. Evaluate without `weights`.")
@@ -107,7 +107,7 @@ def _marks(threshold: Any, found: RiskMap) -> list[Threshold]:
     marks = [] if threshold is None else [threshold] if isinstance(threshold, Threshold) else list(threshold)
     for mark in marks:
         if not isinstance(mark, Threshold):
-            raise InputError(f"`threshold` holds a {type(mark).__name__}. Pass what uqeval.choose_threshold returns.")
+            raise InputError(f"`threshold` holds {a_type(mark)}. Pass what uqeval.choose_threshold returns.")
         if mark.joint:
             raise InputError(
                 f'`threshold` was chosen by "{mark.method}", whose promise is about all inputs; ψ is about the '
@@ -166,7 +166,7 @@ def dominance(d: Dominance, *, like: Evaluation | None = None) -> theme.Figure:
     >>> chart = uq.plot.dominance(found)
     """
     if not isinstance(d, Dominance):
-        raise InputError(f"`d` is a {type(d).__name__}. Pass what uqeval.dominance returns.")
+        raise InputError(f"`d` is {a_type(d)}. Pass what uqeval.dominance returns.")
     keep = data.thin(d.max_risk, data.MOST)
     names = [d.a, d.b] if d.a != d.b else [d.a]
     palette = colors_of(like, names)
@@ -234,7 +234,7 @@ def label_noise(found: LabelNoise, *, like: Evaluation | None = None) -> theme.F
     >>> chart = uq.plot.label_noise(found)
     """
     if not isinstance(found, LabelNoise):
-        raise InputError(f"`found` is a {type(found).__name__}. Pass what uqeval.label_noise returns.")
+        raise InputError(f"`found` is {a_type(found)}. Pass what uqeval.label_noise returns.")
     names = list(found.scores)
     palette = colors_of(like, names)
     base = alt.Chart(theme.as_data(found.frame_rows()))

@@ -4,7 +4,7 @@ from typing import Any
 
 import altair as alt
 
-from uqeval._errors import InputError
+from uqeval._errors import InputError, a_type
 from uqeval._result import number, p_text
 from uqeval.evaluation.comparison import Comparison, Pair
 from uqeval.evaluation.result import Evaluation
@@ -44,7 +44,7 @@ def forest(cmp: Comparison, *, like: Evaluation | None = None) -> theme.Figure:
     >>> chart = uq.plot.forest(cmp)
     """
     if not isinstance(cmp, Comparison):
-        raise InputError(f"`cmp` is a {type(cmp).__name__}. Pass what uqeval.compare returns.")
+        raise InputError(f"`cmp` is {a_type(cmp)}. Pass what uqeval.compare returns.")
     if not cmp.rows:
         raise InputError("`cmp` has no differences: its candidates rank all rows alike. There is nothing to draw.")
     palette = colors_of(like, list(cmp.values))

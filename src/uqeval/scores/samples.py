@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from uqeval._check import Float
-from uqeval._errors import InputError
+from uqeval._errors import InputError, a_type
 from uqeval._rows import cluster_entropy_of, disagreement
 
 
@@ -82,7 +82,7 @@ def semantic_clusters(answers: Iterable[Sequence[Any]], same: Callable[[Any, Any
     [[0, 0, 1]]
     """
     if not callable(same):
-        raise InputError(f"`same` is a {type(same).__name__}. Pass a function of two answers that gives True or False.")
+        raise InputError(f"`same` is {a_type(same)}. Pass a function of two answers that gives True or False.")
     return [_clustered(question, same) for question in _checked("answers", answers)]
 
 

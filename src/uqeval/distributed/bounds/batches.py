@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from uqeval._check import MEND, check_vector, nearest
-from uqeval._errors import InputError
+from uqeval._errors import InputError, a_type
 from uqeval.distributed.bounds.bounds import StreamResult
 from uqeval.distributed.bounds.files import count_rows
 from uqeval.distributed.bounds.state import StreamState
@@ -79,7 +79,7 @@ def approx_evaluate(
     try:
         batches = iter(source)
     except TypeError:
-        raise InputError(f"`source` is a {type(source).__name__}. Pass files or an iterable of batches.") from None
+        raise InputError(f"`source` is {a_type(source)}. Pass files or an iterable of batches.") from None
     return _of_batches(batches, names, blank, rows).compute()
 
 
@@ -128,7 +128,7 @@ def _taken(batch: Any, wanted: Names) -> list[Any]:
         return [*batch, None][:3]
     arrow = type(batch).__module__.startswith("pyarrow")
     if not (arrow or isinstance(batch, Mapping) or hasattr(batch, "columns")):
-        raise InputError(f"A batch is a {type(batch).__name__}. Pass frames, mappings of columns, or tuples.")
+        raise InputError(f"A batch is {a_type(batch)}. Pass frames, mappings of columns, or tuples.")
     names = batch if isinstance(batch, Mapping) else batch.column_names if arrow else batch.columns
     return [None if name is None else _plain(batch[name]) for name in _present(list(map(str, names)), wanted)]
 

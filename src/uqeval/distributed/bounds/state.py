@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from uqeval._check import MEND, Float, Int, check_bits, check_lengths, check_vector
-from uqeval._errors import InputError, reason_of
+from uqeval._errors import InputError, a_type, reason_of
 from uqeval.distributed.bounds.bounds import SCHEMA_VERSION, StreamResult, pair_bounds
 from uqeval.distributed.bounds.cells import CellAxis, CellCounts, Ruler, coordinates, is_single
 from uqeval.metrics.bounds import Bounds, error_bounds
@@ -161,7 +161,7 @@ class StreamState:
         """
         given: Any = other
         if not isinstance(given, StreamState):
-            raise InputError(f"`other` is a {type(given).__name__}. Pass a StreamState (StreamState.from_bytes).")
+            raise InputError(f"`other` is {a_type(given)}. Pass a StreamState (StreamState.from_bytes).")
         for name in ("approx", "joint_cells"):
             mine, theirs = getattr(self, name), getattr(other, name)
             if mine != theirs:
@@ -312,7 +312,7 @@ def _unpack(data: bytes) -> tuple[dict[str, Any], dict[str, Int]]:
     """Header and arrays, after the checksum."""
     given: Any = data
     if not isinstance(given, bytes | bytearray | memoryview):
-        raise InputError(f"`data` is a {type(given).__name__}. Pass the bytes that to_bytes wrote.")
+        raise InputError(f"`data` is {a_type(given)}. Pass the bytes that to_bytes wrote.")
     data = bytes(data)
     if not data.startswith(_MAGIC) or len(data) < 44:
         raise InputError("These bytes are not a StreamState. Pass what to_bytes wrote.")

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from uqeval._check import Progress
-from uqeval._errors import InputError
+from uqeval._errors import InputError, a_type
 from uqeval.distributed.engines.limits import parse_memory
 from uqeval.distributed.engines.local.engine import LocalEngine
 from uqeval.distributed.engines.local.source import BATCH, KeptBatches, querying
@@ -72,9 +72,9 @@ def _lazy(frame: Any) -> Any:
     try:
         query = nw.from_native(frame)
     except TypeError:
-        raise InputError(f"`frame` is a {type(frame).__name__}, which is no lazy frame that narwhals knows.") from None
+        raise InputError(f"`frame` is {a_type(frame)}, which is no lazy frame that narwhals knows.") from None
     if not isinstance(query, nw.LazyFrame):
-        raise InputError(f"`frame` is a {type(frame).__name__} in memory. Pass it to uqeval.evaluate.")
+        raise InputError(f"`frame` is {a_type(frame)} in memory. Pass it to uqeval.evaluate.")
     return query
 
 

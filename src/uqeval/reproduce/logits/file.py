@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from uqeval._check import Int
-from uqeval._errors import InputError
+from uqeval._errors import InputError, a_type
 from uqeval._files import whole_file
 from uqeval.inputs.softmax import softmax
 
@@ -214,7 +214,5 @@ def read_json(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError, MemoryError) as error:
         raise InputError(f"{path}: cannot be read as JSON ({error}). Write it again or delete it.") from None
     if not isinstance(found, dict):
-        raise InputError(
-            f"{path}: must hold a JSON object; it holds a {type(found).__name__}. Write it again or delete it."
-        )
+        raise InputError(f"{path}: must hold a JSON object; it holds {a_type(found)}. Write it again or delete it.")
     return found

@@ -15,7 +15,7 @@ from typing import Any
 import dask
 
 from uqeval import kernels
-from uqeval._errors import InputError, MissingExtra, reason_of
+from uqeval._errors import InputError, MissingExtra, a_type, reason_of
 from uqeval.distributed.engines.limits import temporary_folder
 
 try:
@@ -84,9 +84,7 @@ def connect(client: Any, own: ExitStack, memory: int, workers: int | None, spill
             ) from None
         return own.enter_context(made)
     if client is not None:
-        raise InputError(
-            f"`client` is a {type(client).__name__}. Pass a distributed.Client or the address of a scheduler."
-        )
+        raise InputError(f"`client` is {a_type(client)}. Pass a distributed.Client or the address of a scheduler.")
     if not guarded():
         raise InputError(
             'engine="dask" starts processes, which run this script again from its first line: put its calls under '

@@ -23,7 +23,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from uqeval import kernels
-from uqeval._errors import InputError, reason_of
+from uqeval._errors import InputError, a_type, reason_of
 from uqeval.distributed.engines.limits import temporary_folder
 from uqeval.distributed.engines.protocol import Cancelled
 
@@ -74,7 +74,7 @@ def running_session(client: Any) -> Any | None:
         raise InputError("`client` is a Spark Connect session, which cannot be asked for jobs. Pass a SparkSession.")
     if not isinstance(client, SparkSession):
         raise InputError(
-            f"`client` is a {type(client).__name__}. Pass a SparkSession or the address of a master, or leave it out."
+            f"`client` is {a_type(client)}. Pass a SparkSession or the address of a master, or leave it out."
         )
     return client
 

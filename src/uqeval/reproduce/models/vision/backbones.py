@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from uqeval._errors import InputError, MissingExtra
+from uqeval._errors import InputError, MissingExtra, a_type
 from uqeval.reproduce.logits.writer import Making, check_once
 from uqeval.reproduce.models.stack import unusable
 from uqeval.reproduce.models.vision import efficientnet_lite
@@ -382,7 +382,7 @@ def _from_callable(wanted: str) -> Backbone:
     def make() -> tuple[nn.Module, Preprocess]:
         module = call()
         if not isinstance(module, nn.Module):
-            raise InputError(f"{wanted!r} returned a {type(module).__name__}. It must return a torch.nn.Module.")
+            raise InputError(f"{wanted!r} returned {a_type(module)}. It must return a torch.nn.Module.")
         return backbone(module).make()
 
     return Backbone(wanted, f"{wanted}()", make)
