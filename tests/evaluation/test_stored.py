@@ -39,6 +39,7 @@ def test_the_versions_of_a_stored_result_stay_those_that_made_it(example):
     back = uq.Evaluation.from_json(json.dumps(data))
     assert back.to_dict()["versions"]["uqeval"] == "0.0.9"
     assert back.provenance == {"files": []}
+    assert uq.Evaluation.from_json(json.dumps(data | {"versions": {}})).to_dict()["versions"] == {}
 
 
 def test_a_comparison_comes_back_as_it_was(example, few_draws):

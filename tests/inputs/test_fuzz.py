@@ -46,13 +46,18 @@ def damages(case):
 
 
 def test_whatever_the_bytes_each_reader_takes_them_for_what_they_say_or_refuses_in_one_sentence(cases):
+    tried = Counter()
     for k, kind in enumerate(sorted(cases)):
         with noted(kind=kind):
-            settings(max_examples=8, deadline=None, database=None)(given(damages(cases[kind]))(reads(cases, k)))()
+            settings(max_examples=8, deadline=None, database=None)(
+                given(damages(cases[kind]))(reads(cases, k, tried))
+            )()
+    assert tried.keys() == {*range(len(cases))}
 
 
-def reads(cases, k):
+def reads(cases, k, tried):
     def holds(data):
+        tried[k] += 1
         with tempfile.TemporaryDirectory() as folder:
             guided.one_input(cases, bytes([k]) + data, Path(folder))
 

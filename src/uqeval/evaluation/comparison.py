@@ -142,7 +142,7 @@ class Comparison(Result):
             "groups": self.groups(),
             "heterogeneity": [{"a": a, "b": b, "p": p} for (a, b), p in self.heterogeneity.items()],
             "warnings": list(self.warnings),
-            "versions": self.created_with or versions(),
+            "versions": versions() if self.created_with is None else self.created_with,
             **({} if self.run is None else {"run": self.run.to_dict()}),
             **({} if self.provenance is None else {"provenance": self.provenance}),
         }

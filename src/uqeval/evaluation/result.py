@@ -134,7 +134,7 @@ class Evaluation(Result):
             "heterogeneity": [dict(vars(test)) for test in self.heterogeneity],
             "detectable_difference": self.detectable(),
             "warnings": list(self.warnings),
-            "versions": self.created_with or versions(),
+            "versions": versions() if self.created_with is None else self.created_with,
             "classes": list(self.classes),
             "level": self.level,
             "two_targets": self.two_targets,
