@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -148,6 +149,13 @@ def modules_of(*args):
     return set(names.split())
 
 
+# The versions of constraints.txt load less than newer ones, and people may have these.
+lean = pytest.mark.skipif(
+    np.lib.NumpyVersion(version("typer")) >= "0.29.0", reason="from 0.29 on Typer loads pydantic with every command"
+)
+
+
+@lean
 @each("name", ["preds.parquet", "preds.csv"])
 def test_evaluate_loads_nothing_that_only_others_need(tmp_path, name):
     data = {key: column for key, column in columns().items() if key.startswith(("label", "prob"))}
@@ -182,6 +190,7 @@ def test_a_gate_loads_ten_modules_beside_those_of_the_evaluation(csv, tmp_path):
         assert len({name for name in added if not name.startswith("tomllib.")}) <= 10, added
 
 
+@lean
 @each("command", [None, *COMMANDS])
 def test_help_loads_no_numpy_and_none_of_the_library(command):
     found = modules_of(*filter(None, [command]), "--help")
