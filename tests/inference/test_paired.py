@@ -857,7 +857,7 @@ def test_holm_steps_down_without_duplicated_scores():
     # Holm steps down with Bonferroni intervals.
     for metric in BY_SCORE:
         with noted(metric=metric):
-            scores, v, d = several()
+            scores, v, d = several(n=120)
             cmp = compare(scores, error=v, loss=d, metric=metric, adjust="holm")
             p = [row.p for row in cmp]
             np.testing.assert_allclose([row.p_adjusted for row in cmp], holm(p), rtol=1e-12)
