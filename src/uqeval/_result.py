@@ -147,8 +147,10 @@ def to_frame(rows: list[dict[str, Any]], kind: str | None = None) -> Any:
     """Rows as a dataframe: `kind` is "pandas", "polars" or "pyarrow"; None takes the first that is installed."""
     if kind is None:
         kind = next(name for name in ("pandas", "polars", "pyarrow") if find_spec(name))
+    if find_spec(check_choice("kind", kind, ("pandas", "polars", "pyarrow"))) is None:
+        raise InputError(f'`kind` is "{kind}", which is not installed. Install it with: pip install {kind}')
     columns = {name: [row[name] for row in rows] for name in (rows[0] if rows else {})}
-    if check_choice("kind", kind, ("pandas", "polars", "pyarrow")) == "pandas":
+    if kind == "pandas":
         import pandas
 
         return pandas.DataFrame(columns)

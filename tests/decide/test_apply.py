@@ -63,6 +63,7 @@ def read(path):
 
 
 def test_every_kind_of_frame_comes_back_as_its_own_kind_with_the_column():
+    pytest.importorskip("pandas")
     table = pa.table(ROWS)
     frames = [table, table.to_pandas().set_index(pd.Index([9, 9, 3])), pl.from_arrow(table)]
     for frame in frames:

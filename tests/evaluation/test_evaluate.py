@@ -264,6 +264,7 @@ def table_of(n=60):
 
 
 def test_arrays_frames_and_files_give_the_same_evaluation(tmp_path):
+    pytest.importorskip("pandas")
     table, arrays = table_of()
     expected = quiet(uq.evaluate, uq.Predictions(**arrays), scores=SOME)
     pa.csv.write_csv(table, tmp_path / "a.csv")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import warnings
+from importlib.util import find_spec
 from itertools import product
 
 import numpy as np
@@ -1438,6 +1439,10 @@ def test_estimate_becomes_a_frame_of_one_row():
         with noted(kind=kind, name=name):
             data, _, _ = arguments(name)
             result = quiet(name, *data)
+            if find_spec(kind) is None:
+                with pytest.raises(InputError, match=f"pip install {kind}"):
+                    result.to_frame(kind)
+                continue
             frame = result.to_frame(kind)
             assert type(frame).__module__.split(".")[0] == kind
             assert len(frame) == 1

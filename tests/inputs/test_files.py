@@ -145,6 +145,7 @@ def test_every_format_gives_the_predictions_of_the_frame(tmp_path):
 
     # Frames of every kind give the predictions of the arrow table.
     table = example()
+    pytest.importorskip("pandas")
     check_same(Predictions.from_frame(table.to_pandas()), Predictions.from_frame(table))
     check_same(Predictions.from_frame(pl.from_arrow(table)), Predictions.from_frame(table))
 
