@@ -47,7 +47,7 @@ test-wheel: dist
 	$(BIN)/python -c 'import sys; print(*[p for p in sys.path if p.endswith("-packages")], sep="\n")' >build/wheel/packages.pth
 	mv build/wheel/packages.pth build/wheel/lib/python*/site-packages
 	cd build/wheel && bin/uqeval demo && bin/uqeval doctor
-	cd build/wheel && bin/python -m pytest -c ../../pyproject.toml -n auto -m "not slow" ../../tests
+	cd build/wheel && $(if $(filter py3,$(WHEEL)),UQEVAL_PURE=1) bin/python -m pytest -c ../../pyproject.toml -n auto -m "not slow" ../../tests
 
 # The suite with no extra but that of the tests, and the newest of what it needs: what `pip install uqeval` gives today.
 test-minimal:
@@ -89,7 +89,8 @@ sanitize-%: $(VENV)/.dev
 	$(call sanitized,$*) -m fuzz kernels --seconds $(SECONDS)
 
 # Python itself leaks on purpose; libstdc++ must be there before the sanitizer looks for it.
-sanitized = UQEVAL_KERNELS=native ASAN_OPTIONS=detect_leaks=0 TSAN_OPTIONS=halt_on_error=1 UBSAN_OPTIONS=print_stacktrace=1 \
+sanitized = UQEVAL_KERNELS=native ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
+  TSAN_OPTIONS="halt_on_error=1 suppressions=$(CURDIR)/fuzz/tsan.supp" \
   LD_PRELOAD="$(foreach library,$(PRELOAD) libstdc++.so,$(shell $(or $(CXX),c++) -print-file-name=$(library)))" \
   build/sanitize/$(1)/bin/python
 

@@ -9,11 +9,11 @@ import pytest
 
 from cases import noted
 from fuzz import __main__ as fuzz
-from fuzz import kernels as fuzz_kernels
 from fuzz import loop
 from strategies import BACKENDS
 from uqeval import kernels
 
+fuzz_kernels = pytest.importorskip("fuzz.kernels", reason="the native kernels are not built")
 pytestmark = pytest.mark.skipif("native" not in BACKENDS, reason="the native kernels are not built")
 
 
